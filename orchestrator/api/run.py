@@ -63,6 +63,6 @@ def _load_spec(
         reading = read_sweep(find_sweep_file(file), overrides, name, imports)
 
     # The registries know the names and bounds that the grammar does not.
-    from orchestrator.sweep.check_and_complete import check_and_complete  # imports the registries
+    from orchestrator.sweep.check_sweep_file import check_sweep_file  # imports the registries
 
-    return check_and_complete(reading, storage)
+    return check_sweep_file(reading, storage)

@@ -181,7 +181,7 @@ def validate(
     exit_codes = {0}
     for file in files:
         try:
-            spec = _load_spec(file, overrides, imports=imports)
+            spec = _check_and_print_notes(read_sweep(file, overrides or (), imports=imports or ()))
             *warnings, verdict = validate_sweep(spec, with_smoke=smoke)
             digest_claims(spec)  # raises for an invalid claims file
         except (SweepFileError, LengthwiseError) as error:
@@ -217,7 +217,7 @@ def plan(
     from orchestrator.preview.forecast import forecast
 
     # Everything is computed before the first line is printed, so that an error stands alone.
-    spec = _load_spec(file, overrides, name, imports, storage)
+    spec = _check_and_print_notes(read_sweep(file, overrides or (), name, imports or ()), storage)
     forecast_result = forecast(spec, workers, should_measure=measure)
     digest_claims(spec)  # raises for an invalid claims file
 
@@ -239,7 +239,7 @@ def data(
 
     Runs nothing.
     """
-    spec = _load_spec(file, overrides, imports=imports)
+    spec = _check_and_print_notes(read_sweep(file, overrides or (), imports=imports or ()))
     from orchestrator.preview.data_view import describe_data
 
     if fetch:
@@ -287,7 +287,7 @@ def run(
         if unchecked_spec is not None and not (storage / unchecked_spec.name).exists():
             children = SweepChildren(unchecked_spec.resources.scheduler, tracking=unchecked_spec.tracking.enabled)
             exit_stack.enter_context(children)
-        spec = _check_reading(reading, storage)
+        spec = _check_and_print_notes(reading, storage)
         from orchestrator.running.schedulers.choice import refuse_workers
 
         refuse_workers(spec.resources.scheduler, workers)
@@ -351,26 +351,15 @@ def _choose_exit_code(error: BaseException) -> int:
     return error.exit_code if isinstance(error, LengthwiseError) else 2 if isinstance(error, SweepFileError) else 1
 
 
-def _load_spec(
-    file: Path,
-    overrides: list[str] | None,
-    name: str | None = None,
-    imports: list[str] | None = None,
-    storage: Path | None = None,
-) -> SweepSpec:
-    """Return the checked specification of a sweep file with overrides."""
-    return _check_reading(read_sweep(file, overrides or (), name, imports or ()), storage)
-
-
-def _check_reading(reading: Reading, storage: Path | None = None) -> SweepSpec:
+def _check_and_print_notes(reading: Reading, storage: Path | None = None) -> SweepSpec:
     """Return the checked specification and print its notes. Raises SweepFileError with every problem of the file."""
     if reading.spec is None:
         reading.findings.raise_any(reading.unchecked)
 
     # The registries know the names and bounds that the grammar does not.
-    from orchestrator.sweep.check_and_complete import check_and_complete  # imports the registries
+    from orchestrator.sweep.check_sweep_file import check_sweep_file  # imports the registries
 
-    spec = check_and_complete(reading, storage)
+    spec = check_sweep_file(reading, storage)
     for note in spec.notes:
         _say(f"note: {note}")
     return spec

@@ -1,7 +1,7 @@
 """Export the best configuration as a sweep file that is ready to run."""
 
 from orchestrator.errors import UserError
-from orchestrator.plan.recorded_configurations import rebuild_member, refuse_corrected
+from orchestrator.plan.recorded_configurations import rebuild_member, refuse_changed_results
 from orchestrator.record.files.code import import_recorded
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.state import SweepState
@@ -28,7 +28,7 @@ def make_best_file(state: SweepState, summary: Summary) -> str:
     refuse_imported(state)
     import_recorded(state)
     configuration = state.configurations[row.config_id]
-    refuse_corrected([configuration], f"{format_label(row.number)} of {state.folder} cannot be exported")
+    refuse_changed_results([configuration], f"{format_label(row.number)} of {state.folder} cannot be exported")
     member = rebuild_member(configuration).to_dict()
 
     # Parsing the text at the end proves that the exported file can be run.

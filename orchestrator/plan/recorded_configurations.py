@@ -43,7 +43,7 @@ def map_config_ids(recorded: Iterable[RecordedConfiguration]) -> dict[str, str]:
     return recorded_ids
 
 
-def refuse_corrected(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
+def refuse_changed_results(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if a correction since the recording would change the results of a configuration.
 
     `subject` begins the message: "SWEEP cannot be resumed".
@@ -63,7 +63,7 @@ def refuse_corrected(recorded: Iterable[RecordedConfiguration], subject: str) ->
         )
 
 
-def refuse_without_data(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
+def refuse_missing_data(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if training data of these configurations are missing or differ; `subject` begins the message."""
     recorded = list(recorded)
     problems = get_trainer(recorded[0].resolved).find_local_problems(map(rebuild_member, recorded)) if recorded else ()
@@ -71,7 +71,9 @@ def refuse_without_data(recorded: Iterable[RecordedConfiguration], subject: str)
         raise UserError(f"{subject}:\n  " + "\n  ".join(missing))
 
 
-def refuse_without_start(recorded: Iterable[tuple[RecordedConfiguration, Collection[int]]], subject: str) -> None:
+def refuse_missing_initial_weights(
+    recorded: Iterable[tuple[RecordedConfiguration, Collection[int]]], subject: str
+) -> None:
     """Raise UserError if a configuration has no weights to start from for these seeds; `subject` begins the message."""
     problems = {
         f"{problem.key}: {problem.message}" + (f"; allowed: {problem.allowed}" if problem.allowed else "")
@@ -83,7 +85,7 @@ def refuse_without_start(recorded: Iterable[tuple[RecordedConfiguration, Collect
         raise UserError(f"{subject}:\n  " + "\n  ".join(sorted(problems)))
 
 
-def refuse_too_large(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
+def refuse_oversized_members(recorded: Iterable[RecordedConfiguration], subject: str) -> None:
     """Raise UserError if a seed takes more memory than `run` allows; `subject` begins the message."""
     for configuration in recorded:
         for problem in get_trainer(configuration.resolved).find_oversized_parts(rebuild_member(configuration)):

@@ -16,7 +16,11 @@ from typing import Any
 
 from orchestrator.code.user_code import import_spec_modules
 from orchestrator.errors import LengthwiseError
-from orchestrator.plan.checks.sweep_file_checks import build_configurations, build_drawn, build_sample
+from orchestrator.plan.checks.sweep_file_checks import (
+    build_configurations,
+    build_sample_configurations,
+    describe_sample,
+)
 from orchestrator.plan.configurations import Configuration
 from orchestrator.program.exit_causes import ProgramEnded
 from orchestrator.record.files.code import make_worker_modules
@@ -37,21 +41,22 @@ class SmokeFailed(LengthwiseError):  # noqa: N818 - reads as the sentence it pri
 
 
 def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
-    """Return the lines of `validate` for a valid sweep: warnings, then a summary; `with_smoke` also tries it (`smoke`).
+    """Return the lines of `validate` for a valid sweep: warnings, then a summary.
 
-    Raises SweepFileError with every problem, and what `smoke` raises.
+    `with_smoke` also tries its structures, or its program. Raises SweepFileError with every problem, and what
+    `try_structures` raises.
     """
     # Say that the program was not started: otherwise users would believe that it works.
     trial = "; the program was not started (--smoke starts it)" if spec.program else ""
     if with_smoke and spec.program:  # one member is enough, because all run the same program
-        (first,) = build_configurations(spec, [(0, build_drawn(spec)[0].values)])
+        (first,) = build_configurations(spec, [(0, build_sample_configurations(spec)[0].values)])
         step, seconds = run_to_first_report(spec, first)
         trial = f"; 1 program run to the first report (step {step} after {format_duration(seconds)})"
     elif with_smoke:
-        trial = f"; {format_count(smoke(spec), 'structure')} trained for a step and evaluated"
+        trial = f"; {format_count(try_structures(spec), 'structure')} trained for a step and evaluated"
 
     # A large sweep has too many configurations to build all of them.
-    sample = build_sample(spec)
+    sample = describe_sample(spec)
     evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
     return [
         *(f"warning: {warning}" for warning in sample.warnings),
@@ -63,7 +68,7 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
     ]
 
 
-def smoke(spec: SweepSpec) -> int:
+def try_structures(spec: SweepSpec) -> int:
     """Train each structure for one step and evaluate it once, uncompiled; return the number of structures.
 
     Each is tried with up to MAX_SEEDS seeds. The structures are those of every grid point and of the draws that
@@ -73,7 +78,7 @@ def smoke(spec: SweepSpec) -> int:
     # Configurations of a structure run the same code; compilation would take longer than the step.
     structures = set[str]()
     files = frozenset(str(source.root / name) for source in import_spec_modules(spec) for name in source.files)
-    for configuration in build_drawn(spec):
+    for configuration in build_sample_configurations(spec):
         first = configuration.member(spec.seeds[0])
         if first.structural_key not in structures:
             structures.add(first.structural_key)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
-from orchestrator.plan.recorded_configurations import refuse_without_start
+from orchestrator.plan.recorded_configurations import refuse_missing_initial_weights
 from orchestrator.record.files.code import import_recorded
 from orchestrator.record.state.entities import STOPPED
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage, refuse_imported
@@ -23,7 +23,7 @@ from orchestrator.results.make_summary import summarise
 from orchestrator.results.summary import Row
 from orchestrator.session.session import Outcome
 from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
-from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_with_names, refuse_unfinished
+from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_with_labels, refuse_unfinished
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import format_command, format_label, format_ranges, read_numbers
 from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
@@ -49,20 +49,20 @@ def plan_confirmation(
     *,
     top: int | None = None,
     seeds: str = str(DEFAULT_SEEDS),
-    configurations: Sequence[str] = (),
+    labels: Sequence[str] = (),
     name: str | None = None,
     allow_unfinished: bool = False,
     overrides: Sequence[str] = (),
 ) -> DerivedSweep:
     """Return the confirmation of a sweep; writes nothing.
 
-    `seeds` is a number of fresh seeds, or a list such as "100,101"; `configurations` are labels to confirm instead of
-    the `top` configurations, by default three. Raises UserError for `top` with `configurations`, an unfinished sweep
+    `seeds` is a number of fresh seeds, or a list such as "100,101"; `labels` are configurations to confirm instead of
+    the `top` configurations, by default three. Raises UserError for `top` with `labels`, an unfinished sweep
     without `allow_unfinished`, a configuration that does not exist or did not succeed, more configurations than
     succeeded, used seeds, overrides of anything but SETTINGS; SweepExists if the name is taken; SweepFileError for an
     invalid name or override.
     """
-    refuse_top_with_names(top, configurations, "are confirmed")
+    refuse_top_with_labels(top, labels, "are confirmed")
     refuse_imported(state)
     import_recorded(state)
 
@@ -71,11 +71,11 @@ def plan_confirmation(
     if not allow_unfinished:
         refuse_unfinished(result, str(state.folder), "or confirm the best so far with --allow-unfinished")
     default_top = min(DEFAULT_TOP, max(1, sum(map(is_eligible, result.rows))))
-    chosen = choose_rows(result, state, default_top if top is None else top, configurations)
+    chosen = choose_rows(result, state, default_top if top is None else top, labels)
 
     # Seeds of any sweep in the chain of confirmations may have been lucky in the selection, so they are not used again.
     sweep_by_seed = find_used_seeds(state)
-    selection = ", ".join(format_label(row.number) for row in chosen) if configurations else f"its first {len(chosen)}"
+    selection = ", ".join(format_label(row.number) for row in chosen) if labels else f"its first {len(chosen)}"
     header = {
         "name": name or f"{state.name}-confirm",
         "description": f"Confirmation of {state.name}: {selection} of {result.complete_configurations} by "
@@ -84,7 +84,7 @@ def plan_confirmation(
     }
     spec = make_listed_spec(state, chosen, header, overrides, "confirmed")
     members = ((state.configurations[row.config_id], spec.seeds) for row in chosen)
-    refuse_without_start(members, f"{state.folder} cannot be confirmed")
+    refuse_missing_initial_weights(members, f"{state.folder} cannot be confirmed")
 
     # Record the search results for the report of the confirmation, because this sweep may be deleted later.
     lineage = read_lineage(state.folder)

@@ -11,8 +11,8 @@ from orchestrator.errors import SweepExists, UserError
 from orchestrator.plan.recorded_configurations import (
     list_recorded_values,
     refuse_changed_defaults,
-    refuse_corrected,
-    refuse_without_data,
+    refuse_changed_results,
+    refuse_missing_data,
     set_recorded_defaults,
 )
 from orchestrator.plan.search import count_configurations, draw_configurations
@@ -22,7 +22,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Row
 from orchestrator.session.session import Outcome
 from orchestrator.sweep import run_and_resume
-from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, advise_existing, refuse_fixed
+from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, advise_existing, refuse_fixed_sections
 from orchestrator.text.consoles import say
 from search_spaces import SweepSpec, dump_yaml, list_differences, parse_sweep
 
@@ -63,11 +63,11 @@ def make_listed_spec(
     """
     # The two sweeps are compared, so the current code must train the same as the code of this sweep did.
     allowed = f"{', '.join(SETTINGS)} (--name sets the name)"
-    refuse_fixed(overrides, allowed)
+    refuse_fixed_sections(overrides, allowed)
     subject, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
     recorded = [state.configurations[row.config_id] for row in chosen]
-    refuse_corrected(recorded, subject)
-    refuse_without_data(recorded, subject)
+    refuse_changed_results(recorded, subject)
+    refuse_missing_data(recorded, subject)
 
     # All recorded values are listed, so that defaults that have changed since have no effect.
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}

@@ -23,7 +23,7 @@ from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.extension import Extension, refuse_configurations, require_extension
 from orchestrator.plan.recorded_configurations import (
     refuse_changed_defaults,
-    refuse_without_start,
+    refuse_missing_initial_weights,
     set_recorded_defaults,
 )
 from orchestrator.record.files.code import find_program
@@ -37,7 +37,7 @@ from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.session.session import Outcome, open_session
 from orchestrator.sweep.confirm import refuse_many_seeds
 from orchestrator.sweep.run_and_resume import import_code_to_resume, resume_sweep
-from orchestrator.sweep.selection import choose_best_rows, refuse_top_with_names, refuse_unfinished
+from orchestrator.sweep.selection import choose_best_rows, refuse_top_with_labels, refuse_unfinished
 from orchestrator.sweep.specification import (
     SETTINGS,
     SPEC_FILE,
@@ -46,7 +46,7 @@ from orchestrator.sweep.specification import (
     is_earlier,
     read_recorded_spec,
     refuse_changed_spec,
-    refuse_fixed,
+    refuse_fixed_sections,
     rewrite_spec,
 )
 from orchestrator.sweep.train_missing import train_missing
@@ -68,7 +68,7 @@ class PlannedExtension:
 
     spec: SweepSpec
     added: Extension
-    seeds: dict[str, tuple[int, ...]]
+    seeds_by_id: dict[str, tuple[int, ...]]
     messages: list[str]
 
 
@@ -79,7 +79,7 @@ def extend_sweep(
     seeds: str | None = None,
     configurations: int | None = None,
     top: int | None = None,
-    only: Sequence[str] = (),
+    labels: Sequence[str] = (),
     overrides: Sequence[str] = (),
     accept_code_change: bool = False,
     max_seconds: float | None = None,
@@ -92,14 +92,14 @@ def extend_sweep(
     # Settings, such as resources, add nothing, so they are not among the recorded options of an extension.
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
     settings = [override for override in overrides if get_section(override) in SETTINGS]
-    options = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(only)}
+    options = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(labels)}
     options["set"] = [override for override in overrides if override not in settings]
     if SweepState.load(folder).pending_extension == options:
         return resume_sweep(folder, console, settings, accept_code_change=accept_code_change, max_seconds=max_seconds)
     with open_session(lambda: open_ledger(folder), console) as session:
         state = session.read_state()
         planned = plan_extension(
-            state, seeds=seeds, configurations=configurations, top=top, only=only, overrides=overrides
+            state, seeds=seeds, configurations=configurations, top=top, labels=labels, overrides=overrides
         )
         spec = planned.spec
         session.notifier.set_address(spec.notify)
@@ -108,10 +108,10 @@ def extend_sweep(
         find_missing_resources(spec).raise_any()
         code = import_code_to_resume(state, console, accept_change=accept_code_change)
         new_seeds = [
-            (configuration, {*planned.added.seeds, *planned.seeds.get(config_id, ())})
+            (configuration, {*planned.added.seeds, *planned.seeds_by_id.get(config_id, ())})
             for config_id, configuration in state.configurations.items()
         ]
-        refuse_without_start(new_seeds, f"{folder} cannot be extended")
+        refuse_missing_initial_weights(new_seeds, f"{folder} cannot be extended")
         if planned.added.configurations or planned.added.grids:
             recorded_configurations = list(state.configurations.values())
             refuse_changed_defaults(
@@ -126,8 +126,8 @@ def extend_sweep(
         # Record the extension; from now on `resume` trains the additions, too.
         fields: dict[str, Any] = {"spec": spec.resolved(), "spec_hash": spec.spec_hash, "provenance": read_provenance()}
         fields["asked"] = options
-        if planned.seeds:
-            fields["seeds"] = {config_id: list(added_seeds) for config_id, added_seeds in planned.seeds.items()}
+        if planned.seeds_by_id:
+            fields["seeds"] = {config_id: list(added_seeds) for config_id, added_seeds in planned.seeds_by_id.items()}
         with session.interrupts.hold_signals():
             add_record(session.ledger, state, "extend", **fields, code=code.fields)
             backup = rewrite_spec(spec.resolved(), folder)
@@ -143,30 +143,30 @@ def plan_extension(
     seeds: str | None = None,
     configurations: int | None = None,
     top: int | None = None,
-    only: Sequence[str] = (),
+    labels: Sequence[str] = (),
     overrides: Sequence[str] = (),
 ) -> PlannedExtension:
     """Return the plan of an extension; writes nothing.
 
-    `seeds` has the format of SEEDS_ALLOWED. With `top` (a number of best configurations) or `only` (labels) they are
+    `seeds` has the format of SEEDS_ALLOWED. With `top` (a number of best configurations) or `labels` they are
     added to these configurations only. Raises UserError for additions that are impossible or empty; SweepFileError for
     an invalid override; SpecChanged if sweep.yaml was edited to compute something else.
     """
     refuse_imported(state)
     sweep, recorded = str(state.folder), read_recorded_spec(state)
-    refuse_fixed(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
+    refuse_fixed_sections(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
 
     # An option and --set of the same key would contradict each other.
     values = {"seeds": seeds, "configurations": configurations}
     for option, keys in (("seeds", {"seeds"}), ("configurations", {"search", "search.configurations"})):
         if values[option] is not None and (conflicts := keys & set(map(read_override_key, overrides))):
             raise UserError(f"--{option} and --set {conflicts.pop()} both set the {option}; give only one of them")
-    selected_ids = _find_selected_ids(state, top, only, seeds)
+    selected_ids = _find_selected_ids(state, top, labels, seeds)
     if configurations is not None:
         refuse_configurations(recorded, configurations, sweep)
 
     # Express the additions as changes of the recorded specification, so that they are checked like a sweep file.
-    used_elsewhere = find_seeds_of_other_sweeps(state, strict=CONFIRMS in state.provenance)
+    sweep_by_seed = find_seeds_of_other_sweeps(state, strict=CONFIRMS in state.provenance)
     changes, seeds_by_id = list(overrides), dict[str, tuple[int, ...]]()
     if configurations is not None:
         changes.append(f"search.configurations={configurations}")
@@ -174,10 +174,10 @@ def plan_extension(
         seeds_by_id = {
             config_id: new
             for config_id in selected_ids
-            if (new := _choose_new_seeds(seeds, state.list_planned_seeds(config_id), used_elsewhere))
+            if (new := _choose_new_seeds(seeds, state.list_planned_seeds(config_id), sweep_by_seed))
         }
     elif seeds is not None:
-        changes.append(f"seeds={[*recorded.seeds, *_choose_new_seeds(seeds, recorded.seeds, used_elsewhere)]}")
+        changes.append(f"seeds={[*recorded.seeds, *_choose_new_seeds(seeds, recorded.seeds, sweep_by_seed)]}")
     racing = recorded.search.racing
     if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not selected_ids:
         raise UserError(f"--seeds {seeds}: the race of {sweep} has neither keep nor test; give --top, too")
@@ -190,8 +190,8 @@ def plan_extension(
             f"{sweep}: its race has decided a round; allowed: more seeds (new sweep: lengthwise run FILE --name NAME)"
         )
     new_seeds = dict.fromkeys([*added.seeds, *(seed for new in seeds_by_id.values() for seed in new)])
-    reused_seeds = [seed for seed in new_seeds if seed in used_elsewhere]
-    users = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
+    reused_seeds = [seed for seed in new_seeds if seed in sweep_by_seed]
+    users = ", ".join(dict.fromkeys(sweep_by_seed[seed] for seed in reused_seeds))
     if reused_seeds and CONFIRMS in state.provenance:
         raise UserError(
             f"--seeds: {format_ranges(reused_seeds)} were used by {users}; allowed in a confirmation: unused seeds"
@@ -209,7 +209,7 @@ def plan_extension(
     spec = _copy_edited_settings(spec, state, overrides)
     messages = _describe_extension(state, spec, added, seeds_by_id)
     if reused_seeds := sorted(reused_seeds):
-        users = ", ".join(dict.fromkeys(used_elsewhere[seed] for seed in reused_seeds))
+        users = ", ".join(dict.fromkeys(sweep_by_seed[seed] for seed in reused_seeds))
         messages.append(
             f"note: seeds {format_ranges(reused_seeds)} were used by {users}, which they can no longer confirm"
         )
@@ -222,7 +222,7 @@ def plan_extension(
             f"note: the race continues after round {len(state.race.rounds)} with its {len(state.race.seeds)} seeds; "
             "a new sweep with more seeds may have other rounds"
         )
-    return PlannedExtension(spec=spec, added=added, seeds=seeds_by_id, messages=messages)
+    return PlannedExtension(spec=spec, added=added, seeds_by_id=seeds_by_id, messages=messages)
 
 
 def _copy_edited_settings(spec: SweepSpec, state: SweepState, overrides: Sequence[str]) -> SweepSpec:
@@ -277,18 +277,18 @@ def _describe_additional_seeds(state: SweepState) -> str:
     return f" (already planned: {'; '.join(descriptions)})" if descriptions else ""
 
 
-def _find_selected_ids(state: SweepState, top: int | None, only: Sequence[str], seeds: str | None) -> list[str]:
+def _find_selected_ids(state: SweepState, top: int | None, labels: Sequence[str], seeds: str | None) -> list[str]:
     """Return the config_ids that --top or --configuration selects for --seeds; empty if it applies to all."""
-    if top is None and not only:
+    if top is None and not labels:
         return []
     if seeds is None:
         raise UserError("--top and --configuration select the configurations that get more seeds; give --seeds, too")
-    refuse_top_with_names(top, only, "get more seeds")
+    refuse_top_with_labels(top, labels, "get more seeds")
     if top is None:
-        configurations = {name: find_configuration(state, name) for name in only}
-        for name, configuration in configurations.items():
+        configurations = {label: find_configuration(state, label) for label in labels}
+        for label, configuration in configurations.items():
             if configuration.pruned_at is not None:
-                subject = f"{state.folder}: --configuration {name}: {format_label(configuration.number)}"
+                subject = f"{state.folder}: --configuration {label}: {format_label(configuration.number)}"
                 raise UserError(
                     f"{subject} was pruned at step {configuration.pruned_at}; allowed: unpruned configurations"
                 )
@@ -298,7 +298,7 @@ def _find_selected_ids(state: SweepState, top: int | None, only: Sequence[str], 
     return [row.config_id for row in choose_best_rows(result, top)]
 
 
-def _choose_new_seeds(option: str, planned_seeds: Sequence[int], used_elsewhere: dict[int, str]) -> tuple[int, ...]:
+def _choose_new_seeds(option: str, planned_seeds: Sequence[int], sweep_by_seed: dict[int, str]) -> tuple[int, ...]:
     """Return the seeds to add: listed, or the smallest unused seeds up to a number."""
     # A number of seeds, in all or with + of new ones.
     text = "".join(option.split())
@@ -307,7 +307,7 @@ def _choose_new_seeds(option: str, planned_seeds: Sequence[int], used_elsewhere:
         if number < 0:
             raise UserError(f"--seeds {option}: already {len(planned_seeds)} seeds; allowed: >= {len(planned_seeds)}")
         refuse_many_seeds(option, len(planned_seeds) + number)
-        used = {*planned_seeds, *used_elsewhere}
+        used = {*planned_seeds, *sweep_by_seed}
         return tuple(islice((seed for seed in count() if seed not in used), number))
 
     # A list of seeds.

@@ -23,7 +23,7 @@ from orchestrator.results.make_summary import summarise
 from orchestrator.session.session import Outcome
 from orchestrator.storage import fetch_missing
 from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
-from orchestrator.sweep.selection import choose_rows, refuse_top_with_names, refuse_unfinished
+from orchestrator.sweep.selection import choose_rows, refuse_top_with_labels, refuse_unfinished
 from orchestrator.text.wording import format_count, format_label, format_ranges
 from orchestrator.trainer_choice import refuse_program
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
@@ -50,27 +50,28 @@ def plan_more_steps(
     steps: int,
     *,
     top: int | None = None,
-    only: Sequence[str] = (),
+    labels: Sequence[str] = (),
     name: str | None = None,
     overrides: Sequence[str] = (),
 ) -> DerivedSweep:
-    """Return the sweep that trains configurations of this sweep up to `steps`: the `top` best, those in `only`, or all.
+    """Return the sweep that trains configurations of this sweep up to `steps`; writes nothing.
 
-    Writes nothing. Raises UserError if the sweep is unfinished, has no checkpoints, or if its shorter training is not
-    the beginning of the longer one, with the reason; and what `make_listed_spec` raises.
+    It trains the `top` best, those with `labels`, or all. Raises UserError if the sweep is unfinished, has no
+    checkpoints, or if its shorter training is not the beginning of the longer one, with the reason; and what
+    `make_listed_spec` raises.
     """
     refuse_imported(state)
     refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
     result = summarise(state)
     refuse_unfinished(result, f"{state.folder}: --steps {steps}")
-    refuse_top_with_names(top, only, "get more steps")
+    refuse_top_with_labels(top, labels, "get more steps")
 
     # More steps also help configurations with an infinite score, which the ranking of other commands leaves out.
     succeeded_ids = {name for name, configuration in state.configurations.items() if configuration.succeeded}
     if not succeeded_ids:
         raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded; nothing to train further")
-    rows = choose_rows(result, state, len(succeeded_ids) if top is None else top, only, succeeded_ids)
+    rows = choose_rows(result, state, len(succeeded_ids) if top is None else top, labels, succeeded_ids)
     old_configurations = [state.configurations[row.config_id] for row in rows]
 
     # The longer training must begin like the shorter one: a schedule, for example, may depend on the number of steps.

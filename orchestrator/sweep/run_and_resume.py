@@ -20,13 +20,13 @@ from orchestrator.code.user_code import import_spec_modules
 from orchestrator.errors import SpecChanged
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored_ledger import create_ledger, open_ledger
-from orchestrator.plan.checks.sweep_file_checks import build_drawn, build_first_generation
+from orchestrator.plan.checks.sweep_file_checks import build_first_generation, build_sample_configurations
 from orchestrator.plan.configurations import list_warnings
 from orchestrator.plan.recorded_configurations import (
-    refuse_corrected,
-    refuse_too_large,
-    refuse_without_data,
-    refuse_without_start,
+    refuse_changed_results,
+    refuse_missing_data,
+    refuse_missing_initial_weights,
+    refuse_oversized_members,
 )
 from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, count_weights_bytes
 from orchestrator.plan.search import describe_size
@@ -49,7 +49,7 @@ from orchestrator.sweep.specification import (
     load_spec,
     refuse_changed_file,
     refuse_existing,
-    refuse_fixed,
+    refuse_fixed_sections,
     resolve_tracking_uri,
     write_spec,
 )
@@ -134,7 +134,7 @@ def _report_problems_first(spec: SweepSpec) -> Iterator[None]:
     try:
         yield
     except SpecChanged:
-        build_drawn(spec)
+        build_sample_configurations(spec)
         raise
 
 
@@ -161,7 +161,7 @@ def resume_sweep(
     Raises NotASweep, SweepLocked, DamagedLedger, UserCodeError for changed code, and SpecChanged or UserError if
     sweep.yaml or `overrides` change more than resources, budget, tracking and notify.
     """
-    refuse_fixed(overrides, ", ".join(SETTINGS))
+    refuse_fixed_sections(overrides, ", ".join(SETTINGS))
 
     with open_session(lambda: open_ledger(folder), console) as session:
         state = session.read_state()
@@ -202,9 +202,9 @@ def import_code_to_resume(state: SweepState, console: Console, *, accept_change:
 
     # Refuse configurations that cannot be trained to the same results here.
     recorded = list(state.configurations.values())
-    for refuse in (refuse_corrected, refuse_without_data, refuse_too_large):
+    for refuse in (refuse_changed_results, refuse_missing_data, refuse_oversized_members):
         refuse(recorded, f"{state.folder} cannot be resumed")
-    refuse_without_start(_find_untrained_seeds(state), f"{state.folder} cannot be resumed")
+    refuse_missing_initial_weights(_find_untrained_seeds(state), f"{state.folder} cannot be resumed")
 
     with start_repository_reader(*list_recorded_folders(state.codes)) as repository_reader:
         code = record_code(repository_reader.read(), sources)

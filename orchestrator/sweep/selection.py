@@ -10,9 +10,9 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import format_command, format_label
 
 
-def refuse_top_with_names(top: int | None, names: Sequence[str], purpose: str) -> None:
+def refuse_top_with_labels(top: int | None, labels: Sequence[str], purpose: str) -> None:
     """Raise UserError if both options are given; `purpose` completes the message, such as "are confirmed"."""
-    if top is not None and names:
+    if top is not None and labels:
         raise UserError(f"--top and --configuration both select the configurations that {purpose}; give only one")
 
 
@@ -27,17 +27,21 @@ def refuse_unfinished(result: Summary, subject: str, alternative: str = "") -> N
 
 
 def choose_rows(
-    result: Summary, state: SweepState, top: int, names: Sequence[str], eligible: Collection[str] | None = None
+    result: Summary, state: SweepState, top: int, labels: Sequence[str], eligible_ids: Collection[str] | None = None
 ) -> list[Row]:
-    """Return the rows of the configurations with these names, or without names the first `top` rows.
+    """Return the rows of the configurations with these labels, or without labels the first `top` rows.
 
-    Raises what `choose_named_rows` and `choose_best_rows` raise.
+    Raises what `choose_labelled_rows` and `choose_best_rows` raise.
     """
-    return choose_named_rows(result, state, names, eligible) if names else choose_best_rows(result, top, eligible)
+    return (
+        choose_labelled_rows(result, state, labels, eligible_ids)
+        if labels
+        else choose_best_rows(result, top, eligible_ids)
+    )
 
 
-def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None = None) -> list[Row]:
-    """Return the first `top` rows by the objective, of `eligible` config_ids, by default those with a finite score.
+def choose_best_rows(result: Summary, top: int, eligible_ids: Collection[str] | None = None) -> list[Row]:
+    """Return the first `top` rows by the objective, of `eligible_ids`, by default those with a finite score.
 
     Raises UserError if there are fewer, or if a race is not over.
     """
@@ -49,7 +53,7 @@ def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None
         )
 
     # A refusal accounts for every configuration that cannot be chosen.
-    rows = [row for row in result.rows if is_eligible(row, eligible)]
+    rows = [row for row in result.rows if is_eligible(row, eligible_ids)]
     allowed = f"a number from 1 to {len(rows)}" if rows else "none, because no configuration succeeded"
     if top < 1:
         raise UserError(f"--top {top} is not a number of configurations; allowed: {allowed}")
@@ -68,26 +72,26 @@ def choose_best_rows(result: Summary, top: int, eligible: Collection[str] | None
     return rows[:top]
 
 
-def choose_named_rows(
-    result: Summary, state: SweepState, names: Sequence[str], eligible: Collection[str] | None = None
+def choose_labelled_rows(
+    result: Summary, state: SweepState, labels: Sequence[str], eligible_ids: Collection[str] | None = None
 ) -> list[Row]:
     """Return the rows of these configurations, best first.
 
-    Raises UserError for a configuration that is not in `eligible`, by default for one without a finite score.
+    Raises UserError for a configuration that is not in `eligible_ids`, by default for one without a finite score.
     """
-    name_by_id = {find_configuration(state, name).config_id: name for name in names}
+    label_by_id = {find_configuration(state, label).config_id: label for label in labels}
     for row in result.rows:
-        if row.config_id in name_by_id and not is_eligible(row, eligible):
+        if row.config_id in label_by_id and not is_eligible(row, eligible_ids):
             reason = "failed" if row.has_failed else "has no finite score" if row.is_complete else row.why_incomplete
             raise UserError(
-                f"--configuration {name_by_id[row.config_id]}: {format_label(row.number)} {reason}; "
+                f"--configuration {label_by_id[row.config_id]}: {format_label(row.number)} {reason}; "
                 "allowed: configurations that succeeded"
             )
-    return [row for row in result.rows if row.config_id in name_by_id]
+    return [row for row in result.rows if row.config_id in label_by_id]
 
 
-def is_eligible(row: Row, eligible: Collection[str] | None = None) -> bool:
-    """Return whether a row is among `eligible` config_ids, by default whether it has a finite score."""
-    if eligible is not None:
-        return row.config_id in eligible
+def is_eligible(row: Row, eligible_ids: Collection[str] | None = None) -> bool:
+    """Return whether a row is among `eligible_ids`, by default whether it has a finite score."""
+    if eligible_ids is not None:
+        return row.config_id in eligible_ids
     return row.rank is not None and row.score is not None and math.isfinite(row.score)

@@ -116,7 +116,7 @@ def get_section(override: str) -> str:
     return read_override_key(override).split(".")[0]
 
 
-def refuse_fixed(overrides: Sequence[str], allowed: str) -> None:
+def refuse_fixed_sections(overrides: Sequence[str], allowed: str) -> None:
     """Raise UserError for overrides of the name, description or claims, which are fixed once a sweep has begun.
 
     Overrides of anything that changes results are refused where specifications are compared.

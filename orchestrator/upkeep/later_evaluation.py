@@ -13,7 +13,7 @@ from orchestrator.engine.engine import Engine
 from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, SweepLocked, UserError
 from orchestrator.interface.measurements import Measurements
 from orchestrator.mirror.mirrored_ledger import open_ledger
-from orchestrator.plan.recorded_configurations import refuse_corrected
+from orchestrator.plan.recorded_configurations import refuse_changed_results
 from orchestrator.record.files.code import import_recorded
 from orchestrator.record.files.curves import make_evaluation_table, read_part, write_part
 from orchestrator.record.files.weights import WeightsLocation, list_kept_weights, open_weights
@@ -83,7 +83,7 @@ def evaluate_later(
         {configuration.config_id: configuration for configuration in named_configurations}.values()
     )
     import_recorded(state)
-    refuse_corrected(distinct_configurations, "kept weights cannot be evaluated again")
+    refuse_changed_results(distinct_configurations, "kept weights cannot be evaluated again")
     requests = [
         _make_request(state, configuration, lengths, samples, task) for configuration in distinct_configurations
     ]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.errors import UserError
-from orchestrator.plan.recorded_configurations import refuse_corrected, refuse_without_data
+from orchestrator.plan.recorded_configurations import refuse_changed_results, refuse_missing_data
 from orchestrator.record.files.code import import_recorded, make_worker_modules
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.entities import PackState
@@ -103,8 +103,8 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
 
     # Refuse before training what cannot give the same results here.
     import_recorded(state)
-    refuse_corrected([chosen], f"{member} cannot be trained again")
-    refuse_without_data([chosen], f"{member} cannot be trained again")
+    refuse_changed_results([chosen], f"{member} cannot be trained again")
+    refuse_missing_data([chosen], f"{member} cannot be trained again")
     resources = state.spec.get("resources", {})
     cpus, gpus = int(resources.get("cpus") or 1), float(resources.get("gpus") or 0.0)
     if lacking := count_scarce_resources(cpus, gpus):

@@ -214,7 +214,7 @@ def test_refusals(searched, tmp_path):
         top=9
     )
     assert "--top 0 is not a number of configurations" in said(top=0)
-    assert "give only one" in said(top=1, configurations=["#2"])
+    assert "give only one" in said(top=1, labels=["#2"])
     for seeds in ("0", "ten", "", "1.5", "-3", ","):
         assert "allowed: a number of seeds such as 10" in said(seeds=seeds)
     assert "--seeds 2,7: already used by searched: 2" in said(seeds="2,7")
@@ -269,13 +269,13 @@ def test_named_configurations_are_confirmed_instead_of_the_first(searched):
     rows = summarise(state).rows
     third, second = rows[2], rows[1]
     names = [f"#{third.number}", second.config_id[:8]]
-    planned = plan_confirmation(state, seeds="2", configurations=names)
+    planned = plan_confirmation(state, seeds="2", labels=names)
     listed = [one["number"] for one in planned.origin[CONFIRMS]["configurations"]]
     assert listed == [second.number, third.number]
     assert list(planned.spec.search.listed) == [second.values, third.values]
     assert f"#{second.number}, #{third.number} of" in planned.spec.description
     with pytest.raises(UserError, match="no configuration #99"):
-        plan_confirmation(state, configurations=["#99"])
+        plan_confirmation(state, labels=["#99"])
 
 
 def test_an_unfinished_sweep_needs_to_be_allowed(searched):

@@ -76,7 +76,7 @@ def test_an_interrupted_one_is_extended(tmp_path: Path) -> None:
     before, spec = SweepState.load(folder), load_sweep(folder / "sweep.yaml")
     ledger = (folder / LEDGER_FILE).read_bytes()
     inline = ["resources.scheduler=inline", "tracking.enabled=false"]
-    outcome = extend_sweep(folder, quiet(), overrides=inline, accept_code_change=True, seeds="+1", only=["0"])
+    outcome = extend_sweep(folder, quiet(), overrides=inline, accept_code_change=True, seeds="+1", labels=["0"])
     state = SweepState.load(folder)
     assert outcome.status == state.end_status == "complete" and state.conflicts == []
     assert (folder / LEDGER_FILE).read_bytes().startswith(ledger)

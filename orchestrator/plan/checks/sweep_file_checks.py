@@ -30,7 +30,7 @@ UNIMPORTED = "fix this first; names and values in task, model, training and eval
 UNBUILT = "fix this first; combinations of values were not checked"
 
 
-def check_reading(reading: Reading) -> SweepSpec:
+def check_parsed_sweep(reading: Reading) -> SweepSpec:
     """Return the specification of a read sweep file, after importing the user's modules in it.
 
     Raises SweepFileError for problems of the grammar, together with the problems of single values, in the order of
@@ -102,15 +102,15 @@ def _import_modules(spec: SweepSpec, findings: Findings) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The result of `build_sample`."""
+    """What `validate` says of the built configurations: their number, warnings and evaluated lengths."""
 
     configuration_count: int  # built configurations
     warnings: list[str]
     evaluated: str | None  # the evaluated lengths of the first configuration; None unless it has several distributions
 
 
-def build_sample(spec: SweepSpec) -> Sample:
-    """Build every grid point, with enough draws for SAMPLES configurations, and return a description.
+def describe_sample(spec: SweepSpec) -> Sample:
+    """Return a description of every grid point, with enough draws for SAMPLES configurations, after building them.
 
     Raises SweepFileError with every problem found.
     """
@@ -136,7 +136,7 @@ def build_configurations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str
     return built
 
 
-def build_drawn(spec: SweepSpec) -> list[Configuration]:
+def build_sample_configurations(spec: SweepSpec) -> list[Configuration]:
     """Return the configurations of every grid point, with enough draws for SAMPLES; does not try the user's code.
 
     Raises SweepFileError with every problem found.
@@ -155,7 +155,7 @@ def build_first_generation(spec: SweepSpec) -> list[Configuration]:
     problem, including data that are missing on this machine.
     """
     if spec.search.sampler == "tpe":
-        build_drawn(spec)
+        build_sample_configurations(spec)
     drawn = draw_configurations(spec, list_generations(spec)[0])
     built = build_configurations(spec, [(draw.number, draw.values) for draw in drawn])
     check_data(spec, built)

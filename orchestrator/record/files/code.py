@@ -83,7 +83,7 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
             problems += [] if accept_change else [f"{change}; {undo_advice}{accept_advice}"]
         sources.append(current)
 
-    # Another version of lengthwise is allowed: `refuse_corrected` finds the configurations that it would change.
+    # Another version of lengthwise is allowed: `refuse_changed_results` finds the configurations that it would change.
     if versions := find_version_change(state.codes):
         notes.append("last trained with lengthwise {}; resuming with {}".format(*versions))
     if state.codes and (changes := find_changed_code(state.codes[-1])):

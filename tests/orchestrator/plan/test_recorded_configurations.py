@@ -11,9 +11,9 @@ from orchestrator.plan.recorded_configurations import (
     list_recorded_values,
     map_config_ids,
     refuse_changed_defaults,
+    refuse_changed_results,
     set_recorded_defaults,
 )
-from orchestrator.plan.recorded_configurations import refuse_corrected as refuse_corrected_configurations
 from orchestrator.plan.search import draw_configurations
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.specification import load_spec
@@ -149,7 +149,7 @@ def test_what_today_does_not_take_is_named(spec) -> None:
     with pytest.raises(UserError, match=r"(?s)configuration 0 \(older0\).*model.depth: unknown key.*the version that"):
         map_config_ids([changed_to(one, "model", depth=2)])
     with pytest.raises(UserError, match=r"model.name: no model is called 'decode'.*did you mean 'decoder'"):
-        refuse_corrected_configurations([changed_to(one, "model", name="decode")], "it")
+        refuse_changed_results([changed_to(one, "model", name="decode")], "it")
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,10 @@ def test_what_today_does_not_take_is_named(spec) -> None:
 )
 def test_a_bug_fixed_since_is_refused(spec, monkeypatch, cls, said) -> None:
     old = recorded(spec)
-    refuse_corrected_configurations(old, "it")
+    refuse_changed_results(old, "it")
     monkeypatch.setattr(cls, "revision", 2)
     with pytest.raises(UserError) as caught:
-        refuse_corrected_configurations(old, "it cannot be resumed")
+        refuse_changed_results(old, "it cannot be resumed")
     assert str(caught.value).startswith("it cannot be resumed: a bug fixed since then would change its results")
     assert str(caught.value).count(said) == 1, "once for all configurations"
-    refuse_corrected_configurations(recorded(spec), "it")  # recorded by the code that has the revision
+    refuse_changed_results(recorded(spec), "it")  # recorded by the code that has the revision

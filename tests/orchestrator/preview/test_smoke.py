@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.preview.smoke import SmokeFailed, smoke
+from orchestrator.preview.smoke import SmokeFailed, try_structures
 from search_spaces import parse_sweep
 from tests.sweep_files import load_checked
 
@@ -48,8 +48,8 @@ FAULTS = {
 
 def test_every_structure_is_tried_once() -> None:
     text = SWEEP.format(imports="", task="set_complement")
-    assert smoke(parse_sweep(text, "smoke.yaml")) == 2
-    assert smoke(parse_sweep(text, "smoke.yaml", ["space.model.width=null"])) == 1
+    assert try_structures(parse_sweep(text, "smoke.yaml")) == 2
+    assert try_structures(parse_sweep(text, "smoke.yaml", ["space.model.width=null"])) == 1
 
 
 @pytest.mark.parametrize(("method", "said"), FAULTS.items(), ids=[name.partition("(")[0] for name in FAULTS])
@@ -60,7 +60,7 @@ def test_a_fault_of_ones_own_task_shows_its_lines(
     (tmp_path / "smoke.yaml").write_text(SWEEP.format(imports="imports: [my_smoke]", task="smoking"))
     before = sorted(tmp_path.iterdir())
     with pytest.raises(SmokeFailed) as caught:
-        smoke(load_checked(tmp_path / "smoke.yaml"))
+        try_structures(load_checked(tmp_path / "smoke.yaml"))
     first, *frames = str(caught.value).splitlines()
     assert first == f"configuration #0 {said}: KeyError: 'the seventh word' ({tmp_path / 'my_smoke.py'}:17)"
     named = [line for line in frames if line.startswith("  File ")]
@@ -72,7 +72,7 @@ def test_a_fault_of_ones_own_task_shows_its_lines(
 def test_weights_that_are_not_finite_are_said() -> None:
     text = SWEEP.format(imports="", task="set_complement").replace("learning_rate: 0.01", "learning_rate: 1.0e+38")
     with pytest.raises(SmokeFailed, match="configuration #0: its loss or its weights are not finite after one step"):
-        smoke(
+        try_structures(
             parse_sweep(
                 text,
                 "smoke.yaml",

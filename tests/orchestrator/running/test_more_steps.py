@@ -118,7 +118,7 @@ def test_one_that_is_killed_is_resumed(
         return evaluate(*arguments, **more)
 
     monkeypatch.setattr(loop, "evaluate", interrupted)
-    assert extend_steps(folder, QUIET, plan(only=["0", "3"], name="again")).exit_code == 130
+    assert extend_steps(folder, QUIET, plan(labels=["0", "3"], name="again")).exit_code == 130
     monkeypatch.setattr(loop, "evaluate", evaluate)
     assert resume_sweep(tmp_path / "again", QUIET).exit_code == 0
     again = SweepState.load(tmp_path / "again")
@@ -215,7 +215,7 @@ def test_configurations_that_differ_in_their_steps_alone_are_refused_together(tm
     state = SweepState.load(folder)
     with pytest.raises(UserError, match=r"#[01] and #[01] differ only in training.steps.*--configuration"):
         plan_more_steps(state, 11)
-    assert plan_more_steps(state, 11, only=["1"]).spec.search.listed == ({"training.steps": 11},)
+    assert plan_more_steps(state, 11, labels=["1"]).spec.search.listed == ({"training.steps": 11},)
     listed = "search={sampler: listed, listed: [{training.batch_size: 3}, {training.batch_size: 3, training.steps: 5}]}"
     folder = run(tmp_path, "space={}", listed, "seeds=1", name="listed")
     with pytest.raises(UserError, match=r"differ only in training.steps"):
@@ -256,7 +256,7 @@ def test_an_unfinished_sweep_and_unequal_asks_are_refused(tmp_path: Path) -> Non
 
 def test_a_confirmation_uses_no_seed_of_the_sweep_that_was_continued(tmp_path):
     folder = run(tmp_path)
-    extend_sweep(folder, QUIET, seeds="5", only=["0"])
+    extend_sweep(folder, QUIET, seeds="5", labels=["0"])
     assert extend_steps(folder, QUIET, plan(top=1)).exit_code == 0
     longer = SweepState.load(tmp_path / "few-steps-11")
     assert plan_confirmation(longer, top=1, seeds="2").spec.seeds == (5, 6)

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from orchestrator.plan.checks.sweep_file_checks import check_reading
+from orchestrator.plan.checks.sweep_file_checks import check_parsed_sweep
 from orchestrator.record.files.code import use_recorded_files
 from orchestrator.sweep.initial_weights import resolve_initial_weights
 from search_spaces import SweepSpec
 from search_spaces.grammar.load import Reading
 
 
-def check_and_complete(reading: Reading, storage: Path | None) -> SweepSpec:
+def check_sweep_file(reading: Reading, storage: Path | None) -> SweepSpec:
     """Return the checked specification with its initial weights, of sweeps in `storage`, resolved.
 
     Raises SweepFileError with every problem of the file.
     """
     use_recorded_files(reading.spec)
-    return check_reading(resolve_initial_weights(reading, storage))
+    return check_parsed_sweep(resolve_initial_weights(reading, storage))
