@@ -6,7 +6,7 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # the current folder, whose modules could hide others
 
-from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts
+from orchestrator.running.driving.interrupts import INTERRUPTED_EXIT_CODE, Interrupts
 
 
 def command() -> None:
@@ -22,7 +22,7 @@ def command() -> None:
         main()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
-        sys.exit(EXIT_CODE)
+        sys.exit(INTERRUPTED_EXIT_CODE)
     finally:
         gc.freeze()
 

@@ -37,7 +37,7 @@ class ObjectStore:
         self._files, self._root = self._request(_open_file_system, address, options)
 
     @classmethod
-    def for_copy(cls, folder: Path) -> "ObjectStore":
+    def from_local_copy(cls, folder: Path) -> "ObjectStore":
         """Return the object store whose local copy is `folder`."""
         address = find_address(folder)
         assert address is not None
@@ -161,7 +161,7 @@ class ObjectStore:
 def fetch_missing(folder: Path) -> None:
     """Download the files that a local copy lacks; does nothing for other folders."""
     if find_address(folder) is not None:
-        store = ObjectStore.for_copy(folder)
+        store = ObjectStore.from_local_copy(folder)
         store.fetch(folder, [name for name in store.list_sizes() if not (folder / name).exists()])
 
 
@@ -169,7 +169,7 @@ def fetch_file(path: Path) -> None:
     """Download a missing file if its address has it; otherwise reading the file reports the error."""
     if not path.exists() and find_address(path) is not None:
         with suppress(StorageRefused):
-            ObjectStore.for_copy(path.parent).fetch(path.parent, [path.name])
+            ObjectStore.from_local_copy(path.parent).fetch(path.parent, [path.name])
 
 
 def _run_in_threads(request: Callable[[str], _Result], names: Iterable[str]) -> list[_Result]:

@@ -156,7 +156,7 @@ Imports = Annotated[
     ),
 ]
 ResumeBegun = Annotated[bool, typer.Option("--resume", help="Resume the sweep if it has begun already.")]
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Also retry packs that died.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Also retry failed packs.")]
 AcceptCodeChange = Annotated[
     bool,
     typer.Option(
@@ -205,7 +205,7 @@ Follow = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
-Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of packs that died.")]
+Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of failed packs.")]
 
 
 def parse_duration(text: str | None) -> float | None:

@@ -9,7 +9,7 @@ import typer
 from orchestrator.cli import options
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import check_storage, find_default_storage
-from orchestrator.running.driving.interrupts import EXIT_CODE as INTERRUPTED
+from orchestrator.running.driving.interrupts import INTERRUPTED_EXIT_CODE
 from orchestrator.text.consoles import align_rows, make_console, say
 from orchestrator.text.wording import format_command
 
@@ -41,13 +41,13 @@ def status(
     from orchestrator.record.state.state import SweepState
     from orchestrator.running.watching.follow import follow_sweep
     from orchestrator.running.watching.leading_curve import make_leading_curve_rows, make_undefined_rows
-    from orchestrator.running.watching.meter import make_status_rows, make_trace_lines
+    from orchestrator.running.watching.status import make_status_rows, make_trace_lines
 
     try:
         state = follow_sweep(folder, console) if follow else SweepState.load(folder)
     except KeyboardInterrupt:
         _say(f"no longer followed; the sweep continues: {format_command('status', folder)} --follow")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED_EXIT_CODE) from None
 
     rows = [*make_status_rows(state), *make_leading_curve_rows(state), *make_undefined_rows(state)]
     _say("\n".join([align_rows(rows), *(make_trace_lines(state) if trace else ())]))

@@ -135,9 +135,9 @@ class RepositoryReader:
         excluded = [f":(exclude,icase,glob)**/{pattern}" for pattern in CREDENTIALS] if command is DIFF else []
 
         # The lock keeps `__exit__` from missing a process that starts just now.
-        with ExitStack() as opened:
+        with ExitStack() as exit_stack:
             try:
-                messages = opened.enter_context(TemporaryFile())  # a full pipe would block git
+                messages = exit_stack.enter_context(TemporaryFile())  # a full pipe would block git
                 with self._lock:
                     if self._closed:
                         return _Output(problem="git was not started")
@@ -155,7 +155,7 @@ class RepositoryReader:
             # Digest the whole output, but keep at most about MAX_DIFF_BYTES in memory.
             timeout = threading.Timer(TIMEOUT_SECONDS, process.kill)
             timeout.start()
-            opened.callback(timeout.cancel)
+            exit_stack.callback(timeout.cancel)
             with process:
                 assert process.stdout is not None
                 sha256, size, chunks = hashlib.sha256(), 0, list[bytes]()

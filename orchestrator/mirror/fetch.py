@@ -52,7 +52,7 @@ def fetch_sweep(folder: Path) -> None:
     """
     if find_address(folder) is None:
         return
-    store = ObjectStore.for_copy(folder)
+    store = ObjectStore.from_local_copy(folder)
     if not find_last_ledger(store):
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ def fetch_storage(storage: Path, *, strict: bool = True) -> list[str]:
     Unless `strict`, sweeps that cannot be fetched are skipped, and a line about each is returned.
     """
     problems = []
-    for name in ObjectStore.for_copy(storage).list_folders() if find_address(storage) is not None else ():
+    for name in ObjectStore.from_local_copy(storage).list_folders() if find_address(storage) is not None else ():
         try:
             fetch_sweep(storage / name)
         except (DivergedLedger, StorageError) as error:

@@ -38,7 +38,7 @@ def create_ledger(folder: Path, first_fields: Mapping[str, Any]) -> Ledger:
     """Begin a sweep as `Ledger.create` does, also at the address of its folder. Raises SweepLocked, too."""
     if find_address(folder) is None:
         return Ledger.create(folder, first_fields)
-    store = ObjectStore.for_copy(folder)
+    store = ObjectStore.from_local_copy(folder)
     lock = DriverLock(store, folder)
     lock.acquire(locked=False)  # another driver on this machine may have the local lock
     try:
@@ -56,7 +56,7 @@ def open_ledger(folder: Path) -> Ledger:
     if find_address(folder) is None:
         return Ledger.open(folder)
     fetch_sweep(folder)
-    ledger, store = MirroredLedger.open(folder), ObjectStore.for_copy(folder)
+    ledger, store = MirroredLedger.open(folder), ObjectStore.from_local_copy(folder)
     lock = DriverLock(store, folder)
     try:
         lock.acquire()

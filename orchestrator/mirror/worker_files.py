@@ -120,7 +120,7 @@ class MirroredCheckpoints(Checkpoints):
     def _copy(self, path: Path) -> Exception | None:
         """Copy a checkpoint and delete older copies; return the error if that fails."""
         try:
-            store = ObjectStore.for_copy(self.folder)
+            store = ObjectStore.from_local_copy(self.folder)
             store.send(self.folder, [path.name])
             store.delete(name for name in store.list_sizes() if name < path.name and not (self.folder / name).exists())
         except (StorageError, StorageRefused) as error:

@@ -24,7 +24,7 @@ from orchestrator.plan.checks.sweep_file_checks import (
 from orchestrator.plan.configurations import Configuration
 from orchestrator.program.exit_causes import ProgramEnded
 from orchestrator.record.files.code import make_worker_modules
-from orchestrator.running.driving.pack_work import make_solo_work
+from orchestrator.running.driving.pack_work import make_single_member_work
 from orchestrator.running.pack.protocol import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.text.wording import format_count, format_duration, format_label
@@ -159,7 +159,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
                 target.write_bytes((source.root / file).read_bytes())
 
         # `pause_at` ends a member at a report, as a rung of a race does.
-        work = make_solo_work(spec.resources, folder, configuration, spec.seeds[0], modules)
+        work = make_single_member_work(spec.resources, folder, configuration, spec.seeds[0], modules)
         first_report = min(member.evaluation_interval or member.steps, member.steps)
         work = replace(work, pause_at=first_report, objective=spec.objective.model_dump())
         began, report, name = time.monotonic(), _FirstReport(), format_label(configuration.number)

@@ -253,7 +253,7 @@ def _describe_failure(member: MemberState) -> str:
     """Return why a member failed, as text."""
     if member.failed_at is not None:
         return f"not finite at step {member.failed_at:,}"
-    return member.error or "its pack died"
+    return member.error or "its pack failed"
 
 
 def _judge_other_distributions(

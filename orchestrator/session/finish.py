@@ -10,7 +10,7 @@ from search_spaces import SweepSpec
 def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher: Publisher | None) -> Outcome:
     """Record how the sweep ended, write its report, publish it, then print the outcome and return it.
 
-    The exit code is 1 if no configuration succeeded, or packs died and were given up; seeds that diverged are results.
+    The exit code is 1 if no configuration succeeded, or packs failed; seeds that diverged are results.
     `publisher` has begun to publish the sweep; if it is None, a publisher is started here.
     """
     # The report reads the end record, so it is written first.

@@ -20,7 +20,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.equal_failures import EqualFailures
-from orchestrator.running.driving.interrupts import EXIT_CODE, Interrupts, set_exit_message
+from orchestrator.running.driving.interrupts import INTERRUPTED_EXIT_CODE, Interrupts, set_exit_message
 from orchestrator.session.webhook import WebhookNotifier
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import format_command
@@ -96,9 +96,9 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
     are raised. Once the ledger is open, the address `notify` gets a notice in every case.
     """
     # A signal while the ledger is opened takes effect in `Session.read_state`: then the interruption can be recorded.
-    with Interrupts() as interrupts, ExitStack() as opened:
+    with Interrupts() as interrupts, ExitStack() as exit_stack:
         with suppress(KeyboardInterrupt), interrupts.hold_signals():
-            ledger = opened.enter_context(open_ledger())
+            ledger = exit_stack.enter_context(open_ledger())
         session = Session(ledger=ledger, console=console, interrupts=interrupts, notifier=WebhookNotifier(notify))
         reason = ""
 
@@ -111,11 +111,11 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
                     session.record_interruption(state)
                 session.outcome, reason = _report_interruption(state, console), "stopped by a signal"
             except Exception as error:
-                if (shortage := _find_shortage(error, ledger.folder)) is None:
+                if (exhaustion := _describe_exhaustion(error, ledger.folder)) is None:
                     with interrupts.hold_signals(), suppress(LengthwiseError):  # the ledger may be unreadable
                         _report_failure(session, error)
                     raise
-                cause, reason = shortage
+                cause, reason = exhaustion
                 state = SweepState.load(ledger.folder)
                 with suppress(LedgerError):  # the disk may be too full for this record
                     session.record_interruption(state, reason)
@@ -131,10 +131,10 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
             session.notifier.send(ledger.folder, session.outcome.status, reason, console)
 
 
-def _find_shortage(error: Exception, folder: Path) -> tuple[str, str] | None:
+def _describe_exhaustion(error: Exception, folder: Path) -> tuple[str, str] | None:
     """Return the cause of an interruption as printed and as recorded if the disk is full or memory ran out, else None.
 
-    A shortage is an interruption, because the sweep can be resumed; every other error ends it as failed.
+    Exhaustion is an interruption, because the sweep can be resumed; every other error ends it as failed.
     """
     if (full := find_out_of_space(error, folder)) is not None:
         return f" for lack of space: {full}", str(full)
@@ -160,7 +160,7 @@ def _report_interruption(state: SweepState, console: Console, cause: str = "") -
         advice = f"continue with: {format_command('resume', state.folder)}"
     say(console, f"interrupted{cause}; {advice}")
     _update_page(state.folder)
-    return Outcome(folder=state.folder, status="interrupted", exit_code=EXIT_CODE)
+    return Outcome(folder=state.folder, status="interrupted", exit_code=INTERRUPTED_EXIT_CODE)
 
 
 def _update_page(folder: Path) -> None:
@@ -183,7 +183,7 @@ def _describe_stop(state: SweepState, limits: Sequence[Limit]) -> tuple[str, str
 
 def describe_end(state: SweepState) -> tuple[str, str]:
     """Return the status, complete or failed, and a sentence on the configurations."""
-    succeeded = sum(configuration.succeeded for configuration in state.configurations.values())
+    succeeded = sum(configuration.has_succeeded for configuration in state.configurations.values())
     pruned = sum(configuration.pruned_at is not None for configuration in state.configurations.values())
     message = f"{succeeded} of {len(state.configurations)} configurations succeeded"
     message += f", {pruned} were pruned" if pruned else ""

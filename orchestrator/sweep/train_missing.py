@@ -13,7 +13,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.finished import is_finished
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, open_scheduler
-from orchestrator.running.watching.meter import Meter
+from orchestrator.running.watching.meter import SpeedMeter
 from orchestrator.running.watching.progress import ProgressDisplay
 from orchestrator.session.finish import finish_sweep
 from orchestrator.session.running_page import RunningPage
@@ -49,12 +49,12 @@ def train_missing(
     `first_generation` are its configurations, if already built; for `children` and `max_seconds` see `run_sweep`.
     """
     spec, publisher = resolve_tracking_uri(spec), None
-    with ExitStack() as contexts:
+    with ExitStack() as exit_stack:
         if not is_finished(spec, state):
             # Child processes import while the scheduler starts.
             scheduler_name, _ = choose_scheduler(spec, _make_examples(spec, state, first_generation))
             if children is None:
-                children = contexts.enter_context(SweepChildren(scheduler_name, tracking=spec.tracking.enabled))
+                children = exit_stack.enter_context(SweepChildren(scheduler_name, tracking=spec.tracking.enabled))
             children.close_unneeded_host(scheduler_name)
             publisher = children.publisher
             if publisher is not None:
@@ -89,7 +89,7 @@ def _train_packs(
         session.say(f"{cluster.description}: up to {format_count(cluster.workers, noun)} at once")
         if hidden := describe_hidden_gpus(spec, scheduler_name):
             session.say(f"note: {hidden}")
-        display, meter = ProgressDisplay(session.console, spec.name), Meter(state)
+        display, meter = ProgressDisplay(session.console, spec.name), SpeedMeter(state)
 
         def tick(driver: SweepDriver) -> None:
             """Redraw the display if due, and report rejections by MLflow. Raises KeyboardInterrupt after a signal."""

@@ -16,7 +16,7 @@ from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.driving.pack_work import make_solo_work
+from orchestrator.running.driving.pack_work import make_single_member_work
 from orchestrator.running.schedulers.choice import count_scarce_resources
 from orchestrator.running.schedulers.inline import use_worker_settings
 from orchestrator.sweep.specification import read_recorded_spec
@@ -114,7 +114,9 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     # The folder is temporary, because a replay writes nothing into the sweep.
     trainer, replay = get_trainer(chosen.resolved), Replay(member, recorded)
     with use_worker_settings(cpus), TemporaryDirectory(prefix="lengthwise-") as temporary:
-        work = make_solo_work(read_recorded_spec(state).resources, Path(temporary), chosen, seed, state.modules)
+        work = make_single_member_work(
+            read_recorded_spec(state).resources, Path(temporary), chosen, seed, state.modules
+        )
         work = replace(work, modules=make_worker_modules(state.folder, state.modules))
         if environments := [state.environments[name] for _, name in pack.ran_under]:
             replay.environment += list_differing_keys(environments[-1], trainer.read_environment(work))

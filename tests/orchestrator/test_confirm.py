@@ -30,7 +30,7 @@ from orchestrator.report.write_report import write_report
 from orchestrator.results import read_confirmations as confirmations_module
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.read_confirmations import read_confirmations
-from orchestrator.running.watching.meter import make_status_rows
+from orchestrator.running.watching.status import make_status_rows
 from orchestrator.session.session import Outcome
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep import derived_sweep

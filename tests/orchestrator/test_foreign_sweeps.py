@@ -28,7 +28,7 @@ from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import present_report
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
-from orchestrator.running.watching.meter import make_status_rows
+from orchestrator.running.watching.status import make_status_rows
 from orchestrator.session.session import Outcome
 from orchestrator.sweep import run_and_resume
 from orchestrator.sweep.specification import refuse_existing

@@ -50,7 +50,7 @@ def balance_sizes(
     low, high, best_sizes = 0.0, current_end, sizes
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        packs = _fill_room(
+        packs = _fill_workers(
             members, max_members, estimate_work, [middle - load for load in _list_worker_loads(running_work, workers)]
         )
         if packs is None:
@@ -60,27 +60,27 @@ def balance_sizes(
     return best_sizes if compute_end(best_sizes) < (1.0 - MIN_GAIN) * current_end else sizes
 
 
-def _fill_room(
+def _fill_workers(
     members: Mapping[str, int],
     max_members: Mapping[str, int],
     estimate_work: Callable[[str, float], float],
-    rooms: Iterable[float],
+    capacities: Iterable[float],
 ) -> Sizes | None:
-    """Return the sizes of packs that fit into the room of the workers; None if the room is too small."""
+    """Return the sizes of packs that fit into the capacity of the workers; None if the capacity is too small."""
     sizes: Sizes = {key: [] for key in members}
-    remaining_rooms = iter(rooms)
-    room: float | None = next(remaining_rooms)
+    remaining_capacities = iter(capacities)
+    capacity: float | None = next(remaining_capacities)
     for key in sorted(members, key=lambda key: -estimate_work(key, members[key])):
         remaining = members[key]
         while remaining:
-            if room is None:
+            if capacity is None:
                 return None
             sizes_to_try = range(1, min(remaining, max_members[key]) + 1)
-            if pack_size := bisect_right(sizes_to_try, room, key=lambda count: estimate_work(key, count)):
+            if pack_size := bisect_right(sizes_to_try, capacity, key=lambda count: estimate_work(key, count)):
                 sizes[key].append(pack_size)
-                room, remaining = room - estimate_work(key, pack_size), remaining - pack_size
+                capacity, remaining = capacity - estimate_work(key, pack_size), remaining - pack_size
             else:
-                room = next(remaining_rooms, None)
+                capacity = next(remaining_capacities, None)
     return sizes
 
 

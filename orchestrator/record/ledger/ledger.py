@@ -75,8 +75,8 @@ class Ledger:
         refuse_unexpected_folders(folder)
 
         # The lock is kept only if everything succeeds: a failed command must not block the folder.
-        with ExitStack() as opened:
-            lock = opened.enter_context(SweepLock(folder))
+        with ExitStack() as exit_stack:
+            lock = exit_stack.enter_context(SweepLock(folder))
             path = folder / LEDGER_FILE
             if path.exists():
                 raise SweepExists(f"{folder} already holds a sweep; resume it, or choose another name")
@@ -89,7 +89,7 @@ class Ledger:
                 path.unlink(missing_ok=True)
                 raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
             ledger = cls(folder, lock)
-            opened.pop_all()
+            exit_stack.pop_all()
             return ledger
 
     @classmethod
@@ -99,9 +99,9 @@ class Ledger:
         Raises NotASweep, SweepLocked, UnexpectedEntry, DamagedLedger, NewerLedger, LedgerError.
         """
         read_ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
-        with ExitStack() as opened:
-            ledger = cls(folder, opened.enter_context(SweepLock(folder)))
-            opened.pop_all()  # `close` frees the lock
+        with ExitStack() as exit_stack:
+            ledger = cls(folder, exit_stack.enter_context(SweepLock(folder)))
+            exit_stack.pop_all()  # `close` frees the lock
             return ledger
 
     def append(self, kind: str, /, **fields: Any) -> Record:

@@ -63,7 +63,7 @@ class ConfigurationState:
         return self.is_scored or self.pruned_at is not None
 
     @property
-    def succeeded(self) -> bool:
+    def has_succeeded(self) -> bool:
         """Whether the score is valid: finite, or infinite with fewer than half of the seeds failed.
 
         An infinite score then means a step that was never reached, not a failure.

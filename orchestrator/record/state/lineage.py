@@ -161,7 +161,7 @@ def has_checkpoint(state: SweepState, pack: PackState) -> bool:
     )
 
 
-def continues_member(state: SweepState, config_id: str, seed: int) -> bool:
+def is_continued_member(state: SweepState, config_id: str, seed: int) -> bool:
     """Return whether this sweep continues another sweep that has trained this member."""
     return _list_continued_checkpoints(state, [(config_id, seed)]) is not None
 

@@ -44,7 +44,7 @@ class SweepState:
         self.rungs: list[races.RungDecision] = []  # decided rungs of the first round
         self.provenance: dict[str, Any] = {}
         self.inline_curves = False  # whether small curves are in the ledger itself
-        self.small_weights = False  # whether `keep_weights: auto` keeps weights; not in sweeps of 1.0.0
+        self.has_small_weights = False  # whether `keep_weights: auto` keeps weights; not in sweeps of 1.0.0
         self.claims: dict[str, str] = {}  # digests of claims registered before the sweep ran, by id
 
         # Code and environments, times, and the end.
@@ -179,7 +179,7 @@ class SweepState:
         self.specs, self.spec_hash = [fields["spec"]], fields["spec_hash"]
         self.provenance, self.started_at = fields["provenance"], record.time
         self.inline_curves = fields.get("schema", SCHEMA) >= INLINE_SCHEMA
-        self.small_weights, self.claims = fields.get("small_weights", False), fields.get("claims", {})
+        self.has_small_weights, self.claims = fields.get("small_weights", False), fields.get("claims", {})
         self._add_code(record)
 
     def _add_code(self, record: Record) -> None:

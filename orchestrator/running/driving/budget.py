@@ -40,7 +40,7 @@ class SweepBudget:
         self._seconds_before = state.sessions.seconds
         self._is_limited = max_seconds is not None or spec.budget != Budget()
 
-    def find_first_fitting(self, queue: Iterable[str], running: Collection[str]) -> tuple[str | None, list[Limit]]:
+    def find_pack_within_budget(self, queue: Iterable[str], running: Collection[str]) -> tuple[str | None, list[Limit]]:
         """Return the first of these packs that would end within the budget beside the running ones.
 
         If none would, return the limits that the first of them would exceed.

@@ -13,7 +13,7 @@ class Situation:
     waiting_ids: Collection[str] = ()  # of packs
     running_ids: Collection[str] = ()  # of the packs that workers train
     # Returns the first pack of the queue that fits into the budget, or None and the limits that none fits into.
-    find_fitting: Callable[[], tuple[str | None, Sequence[Limit]]] = lambda: (None, ())
+    find_pack_within_budget: Callable[[], tuple[str | None, Sequence[Limit]]] = lambda: (None, ())
     generation: range | None = None  # numbers of the configurations that are drawn next; None if all are drawn
     is_scored: bool = True  # whether all earlier configurations have their scores
     is_rung_due: bool = False
@@ -75,7 +75,7 @@ def decide(situation: Situation) -> Action:
     if situation.is_budget_used_up:
         return Wait()
     if situation.waiting_ids:
-        pack_id, limits = situation.find_fitting()
+        pack_id, limits = situation.find_pack_within_budget()
         if pack_id is not None:
             return HandOut(pack_id)
         return Wait() if situation.running_ids else StopSweep(limits)  # a running pack may end sooner than estimated

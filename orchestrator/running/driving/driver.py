@@ -47,7 +47,7 @@ from orchestrator.running.driving.repacking import make_repacking_fields, make_s
 from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
 from orchestrator.running.driving.scores import RecordedScores
-from orchestrator.running.pack.reported_environments import Environments
+from orchestrator.running.pack.reported_environments import ReportedEnvironments
 from orchestrator.running.pack.train_pack import (
     get_checkpoint_folder,
     get_stack_file,
@@ -88,7 +88,7 @@ class SweepDriver:
         # The recorded sweep, and how the driver reports to the user.
         self.spec, self.ledger, self.state = spec, ledger, state
         self.running: dict[str, RunningPack] = {}
-        self._environments = Environments()
+        self._environments = ReportedEnvironments()
         self._shown_errors = dict[str, str]()  # each error that was shown, with its first pack
         self._packer, self._hold_signals, self._say, self._tick = packer, hold_signals, say, tick
 
@@ -189,8 +189,12 @@ class SweepDriver:
 
     def on_progress(self, pack_id: str, progress: dict[str, Any]) -> None:
         """Keep the progress for the display, and stop if time is up: a program may report few evaluations."""
-        rate = progress["member_steps_per_second"]
-        self.running[pack_id] = RunningPack(progress["phase"], progress["step"], rate, progress["seconds"])
+        self.running[pack_id] = RunningPack(
+            phase=progress["phase"],
+            step=progress["step"],
+            member_steps_per_second=progress["member_steps_per_second"],
+            seconds=progress["seconds"],
+        )
         self._stop_if_budget_is_used_up()
 
     def on_notice(self, pack_id: str, text: str) -> None:
@@ -291,7 +295,7 @@ class SweepDriver:
         return Situation(
             waiting_ids=self.queue,
             running_ids=self.running,
-            find_fitting=partial(self._budget.find_first_fitting, self.queue, self.running),
+            find_pack_within_budget=partial(self._budget.find_pack_within_budget, self.queue, self.running),
             generation=generation,
             is_scored=all(configuration.is_scored for configuration in earlier_configurations),
             is_rung_due=is_rung_due(state),

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-EXIT_CODE = 130
+INTERRUPTED_EXIT_CODE = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _last_line = ""
 
@@ -34,7 +34,7 @@ def exit_at_once() -> NoReturn:
     if _last_line:
         with suppress(OSError):
             os.write(1, f"{_last_line}\n".encode())
-    os._exit(EXIT_CODE)
+    os._exit(INTERRUPTED_EXIT_CODE)
 
 
 class Interrupts:

@@ -14,7 +14,7 @@ from orchestrator.record.state.state import SweepState
 from search_spaces import Resources
 
 
-def make_solo_work(
+def make_single_member_work(
     resources: Resources,
     folder: Path,
     configuration: RecordedConfiguration,
@@ -38,7 +38,7 @@ def make_solo_work(
 def make_pack_work(resources: Resources, state: SweepState, pack_id: str) -> PackWork:
     """Return everything that a worker needs to train a recorded pack."""
     pack, folder, race = state.packs[pack_id], state.folder.resolve(), state.race
-    keeps_weights = state.small_weights if resources.keep_weights == "auto" else resources.keep_weights
+    keeps_weights = state.has_small_weights if resources.keep_weights == "auto" else resources.keep_weights
     return PackWork(
         # The members, and their files.
         pack_id=pack_id,

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.plan.packing.packs import Packer, PlannedPack, WorkerPool
 from orchestrator.record.state.entities import PackState
-from orchestrator.record.state.lineage import continues_member
+from orchestrator.record.state.lineage import is_continued_member
 from orchestrator.record.state.repackings import has_begun
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.racing import is_paused
@@ -48,7 +48,7 @@ def make_repacking_fields(
         if pack is out_of_memory_pack or (pack.pack_id in waiting_ids and _is_unbegun(state, pack))
     ]
     # Packed with others, members that continue another sweep would start from step 0.
-    if out_of_memory_pack and (replaced_ids or continues_member(state, *out_of_memory_pack.members[0])):
+    if out_of_memory_pack and (replaced_ids or is_continued_member(state, *out_of_memory_pack.members[0])):
         packs_to_repack = [out_of_memory_pack]
     old_packs = {pack.pack_id: make_planned_pack(pack) for pack in packs_to_repack}
 
@@ -104,7 +104,7 @@ def _is_unbegun(state: SweepState, pack: PackState) -> bool:
 
 def may_resume(state: SweepState, pack: PackState) -> bool:
     """Return whether a pack may start from checkpoints: its own, or those of a sweep that it continues."""
-    return _may_have_checkpoints(state, pack) or continues_member(state, *pack.members[0])
+    return _may_have_checkpoints(state, pack) or is_continued_member(state, *pack.members[0])
 
 
 def _may_have_checkpoints(state: SweepState, pack: PackState) -> bool:

@@ -9,7 +9,7 @@ from orchestrator.plan.configurations import Configuration, make_configurations
 from orchestrator.plan.packing.packs import SeedsToPack
 from orchestrator.plan.recorded_configurations import map_config_ids, refuse_changed_defaults, set_recorded_defaults
 from orchestrator.record.state.entities import ConfigurationState
-from orchestrator.record.state.lineage import continues_member
+from orchestrator.record.state.lineage import is_continued_member
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_grid_points, map_draws
 from orchestrator.trainer_choice import get_trainer
@@ -114,7 +114,7 @@ def find_missing_members(
         missing = [
             seed for seed in state.list_planned_seeds(configuration.config_id) if seed not in configuration.members
         ]
-        continuing = [seed for seed in missing if continues_member(state, configuration.config_id, seed)]
+        continuing = [seed for seed in missing if is_continued_member(state, configuration.config_id, seed)]
         for waiting, seeds in ((new, [seed for seed in missing if seed not in continuing]), (continued, continuing)):
             if seeds:
                 waiting.append(

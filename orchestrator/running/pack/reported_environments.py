@@ -7,7 +7,7 @@ from orchestrator.code.code_record import compute_digest
 from orchestrator.engine.environment import ENGINE, compute_trainers_digest
 
 
-class Environments:
+class ReportedEnvironments:
     """The environments of the packs of a driver, as their workers report them."""
 
     def __init__(self) -> None:

@@ -106,7 +106,7 @@ class LocalWatchdog:
         while not self._ending.wait(min(1.0, max(0.0, self._deadline - time.monotonic()))):
             if time.monotonic() >= self._deadline:
                 # A pack that waits at a breakpoint does not hang.
-                if _in_debugger(sys._current_frames().get(threading.main_thread().ident or 0)):
+                if _is_in_debugger(sys._current_frames().get(threading.main_thread().ident or 0)):
                     self._deadline += self._seconds
                     continue
                 faulthandler.dump_traceback(self._file or 2, all_threads=True)
@@ -121,7 +121,7 @@ class LocalWatchdog:
             raise HeartbeatTimeout(f"no heartbeat for {self._seconds:g} s")
 
 
-def _in_debugger(frame: FrameType | None) -> bool:
+def _is_in_debugger(frame: FrameType | None) -> bool:
     """Return whether a frame was called by a debugger, as at a breakpoint."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] in DEBUGGERS:

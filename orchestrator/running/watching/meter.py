@@ -1,40 +1,23 @@
-"""Measure the progress of a running sweep from its driver, and of a recorded one from its ledger."""
+"""Measure the progress of a running sweep: its speed, the time left, the best score so far."""
 
 import math
-import statistics
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 
-from orchestrator.record.ledger.lock import describe_running_driver
-from orchestrator.record.state.entities import STOPPED, ConfigurationState
-from orchestrator.record.state.lineage import CONFIRMS
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
-from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmation import read_search_labels
-from orchestrator.results.pack_environments import PackEnvironments, describe_code
-from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned, count_specified
-from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
+from orchestrator.results.scoring.validation_scores import may_stop
 from orchestrator.running.driving.running_pack import RunningPack
-from orchestrator.text.wording import (
-    format_command,
-    format_count,
-    format_duration,
-    format_label,
-    format_number,
-    group_errors,
-    join_first_few,
-)
+from orchestrator.text.wording import format_duration, format_label, format_number
 
-MAX_NAMED_PACKS = 4  # of the packs with the same error
-NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
 
-class Meter:
+class SpeedMeter:
     """The speed of a sweep since the creation of this meter, without the work of earlier drivers.
 
     A resumed pack may start from a checkpoint that is newer than what is recorded, so a pack counts from the step at
@@ -75,7 +58,7 @@ def make_progress_rows(
     Of a race, totals and time left go to the end of the present round. `speed` is in optimizer steps of single members
     per second; it is shown while no pack has measured its own.
     """
-    done, total = sum(count_steps_done(state, running).values()), _count_steps(state)
+    done, total = sum(count_steps_done(state, running).values()), count_steps(state)
     counts = Counter(member.status for member in state.members)
     packs = sum(pack.has_ended for pack in state.packs.values())
     member_steps_per_second = sum(status.member_steps_per_second for status in running.values()) or speed
@@ -84,7 +67,7 @@ def make_progress_rows(
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     rows += [
         ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
-        ("seeds", f"{counts['complete'] + counts['failed']}/{_count_seeds(state)}"),
+        ("seeds", f"{counts['complete'] + counts['failed']}/{count_seeds(state)}"),
         ("seeds failed", str(counts["failed"])),
     ]
     if may_stop(state):
@@ -130,20 +113,20 @@ def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPa
     return min(seconds, default=None)
 
 
-def _count_seeds(state: SweepState) -> int:
+def count_seeds(state: SweepState) -> int:
     """Return the seeds of all configurations, also of those not drawn yet."""
     drawn = sum(len(state.list_planned_seeds(config_id)) for config_id in state.configurations)
     return drawn + (count_specified(state.spec) - len(state.draws)) * len(read_common_seeds(state.specs))
 
 
-def _count_steps(state: SweepState) -> int:
+def count_steps(state: SweepState) -> int:
     """Return the member-steps of the sweep; members that are in no pack yet count as the mean of the others.
 
     In a race, configurations that are not pruned yet count as trained to the end.
     """
     packed_steps = sum(pack.sum_member_steps(pack.steps) for pack in state.packs.values())
     packed = sum(len(pack.members) for pack in state.packs.values())
-    return round(packed_steps * max(_count_seeds(state), packed) / packed) if packed else 0
+    return round(packed_steps * max(count_seeds(state), packed) / packed) if packed else 0
 
 
 def find_best_configuration(state: SweepState) -> ConfigurationState | None:
@@ -160,53 +143,10 @@ def find_best_configuration(state: SweepState) -> ConfigurationState | None:
     return min(ranked)[2] if ranked else None  # numbers are distinct: configurations themselves are never compared
 
 
-def format_best_score(state: SweepState, none: str = "none yet") -> str:
-    """Return the best score so far with its configuration, "0.0262 (#8)"; `none` without one."""
+def format_best_score(state: SweepState, placeholder: str = "none yet") -> str:
+    """Return the best score so far with its configuration, "0.0262 (#8)"; `placeholder` without one."""
     best = find_best_configuration(state)
-    return f"{format_number(best.score)} ({format_label(best.number)})" if best else none
-
-
-def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
-    """Return the status of a recorded sweep as rows of label and text."""
-    members = state.members
-    counts = Counter(member.status for member in members)
-    crashed = state.seeds_crashed
-    owner, seed_count = describe_running_driver(state.folder), _count_seeds(state)
-    done_steps, total_steps = sum(count_steps_done(state).values()), _count_steps(state)
-    status = f"running, by {owner}" if owner else state.end_status or "interrupted"
-    # A stopped or failed sweep names the command in its message.
-    needs_no_resume = owner or state.end_status in ("complete", "failed", STOPPED)
-    attempts = [text for pack in state.packs.values() for text in pack.attempts]
-
-    rows = [
-        ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
-        *_make_confirms_row(state),
-        ("state", f"{status}: {state.end_message}" if state.end_message else status),
-        *([] if needs_no_resume else [("continue with", format_command("resume", state.folder))]),
-        ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
-        ("seeds", f"{counts['complete'] + counts['failed']}/{seed_count}"),
-        ("seeds failed", f"{counts['failed']} ({crashed} crashed, {counts['failed'] - crashed} diverged)"),
-        *_make_stopped_row(state, seed_count),
-        *_make_race_rows(state),
-        ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
-        *(("packs repacked", sentence) for sentence in describe_repackings(state.repackings)),
-        ("member-steps", f"{100 * done_steps / total_steps:.0f} %" if total_steps else "none yet"),
-        ("best so far", format_best_score(state)),
-    ]
-
-    # Rows without content are left out, so that packs that died stand out.
-    if state.published_at:
-        rows.append(("published at", ", ".join(state.published_at)))
-    if state.codes:
-        rows.append(("code", describe_code(state.codes[-1])))
-    rows += [("packs differ", sentence) for sentence in PackEnvironments.from_state(state).sentences]
-    if attempts:
-        rows.append(("attempts that died", f"{len(attempts)}, last: {attempts[-1]}"))
-    deaths = group_errors((error, pack_id) for pack_id, error in state.failed_packs)
-    rows += [("packs given up", f"{_describe_packs(pack_ids)}: {error}") for error, pack_ids in deaths.items()]
-    if state.failed_packs:
-        rows.append(("retry them with", f"{format_command('resume', state.folder)} --retry-failed"))
-    return rows
+    return f"{format_number(best.score)} ({format_label(best.number)})" if best else placeholder
 
 
 def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = MappingProxyType({})) -> dict[str, int]:
@@ -218,52 +158,3 @@ def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = Map
             step = max(step, running[pack.pack_id].step)
         steps[pack.pack_id] = pack.sum_member_steps(step)
     return steps
-
-
-def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:
-    """Return the row of the search that a confirmation confirms, with its configurations there."""
-    labels = [
-        f"{format_label(number)} is {search_label}"
-        for number, search_label in read_search_labels(state.provenance).items()
-    ]
-    return [("confirms", f"{state.provenance[CONFIRMS]['sweep']} ({', '.join(labels)} there)")] if labels else []
-
-
-def _make_race_rows(state: SweepState) -> list[tuple[str, str]]:
-    """Return a row for every rung that is decided and for every round of a race."""
-    race = state.race
-    rungs = [(f"rung at step {decision.step}", describe_rung(decision)) for decision in state.rungs]
-    rounds = enumerate(race.rounds if race else (), start=1)
-    return rungs + [
-        (f"round {number}", describe_round(decision, race is not None and race.is_over)) for number, decision in rounds
-    ]
-
-
-def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
-    """Return the row of seeds that stopped early, if early stopping is on."""
-    if not may_stop(state):
-        return []
-    steps = [step for configuration in state.configurations.values() for step in list_early_stops(configuration)]
-    when = f", median at step {statistics.median(steps):,g}" if steps else ""
-    return [("seeds stopped early", f"{len(steps)}/{seeds}{when}")]
-
-
-def make_trace_lines(state: SweepState) -> list[str]:
-    """Return lines with every error that ended a pack, its traceback and its packs, once for those that are alike."""
-    groups = group_errors(
-        (f"{error}\n{trace or NO_TRACE}", pack.pack_id)
-        for pack in state.packs.values()
-        for error, trace in zip(pack.attempts, pack.traces, strict=True)
-    )
-    if not groups:
-        return ["no pack has died: there is no traceback"]
-    lines = []
-    for text, pack_ids in groups.items():
-        packs = _describe_packs(list(dict.fromkeys(pack_ids)))
-        lines += ["", *f"{format_count(len(pack_ids), 'attempt')} of {packs}: {text}".rstrip().splitlines()]
-    return lines
-
-
-def _describe_packs(pack_ids: Sequence[str]) -> str:
-    """Return the number of packs with the first few pack_ids: "2 packs (0c1b66877d7e, 3f00aa6e1b2c)"."""
-    return f"{format_count(len(pack_ids), 'pack')} ({join_first_few(pack_ids, MAX_NAMED_PACKS)})"

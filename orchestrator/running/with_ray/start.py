@@ -36,10 +36,10 @@ class LocalRay:
         self._problem: BaseException | None = None
         self._is_interrupted = False
         self._started, self._ending = threading.Event(), threading.Event()
-        with ExitStack() as contexts:
-            folder = contexts.enter_context(make_scratch_folder(PREFIX, _choose_parent(), kill_processes))
-            contexts.enter_context(guard_processes(folder))
-            self._contexts = contexts.pop_all()
+        with ExitStack() as exit_stack:
+            folder = exit_stack.enter_context(make_scratch_folder(PREFIX, _choose_parent(), kill_processes))
+            exit_stack.enter_context(guard_processes(folder))
+            self._contexts = exit_stack.pop_all()
         self.folder = folder
         threading.Thread(target=self._run, args=[folder], name="lengthwise-ray", daemon=True).start()
 

@@ -45,7 +45,7 @@ def test_member_steps_count_what_is_running_in_full(tiny, tmp_path):
     packs = [(4, 50, 10.0), (4, 0, 0.0), (2, 0, 0.0)]
     for limit, fitting in ((1000, "pack1"), (800, "pack1"), (799, "pack2"), (600, "pack2"), (599, None)):
         one = built(tiny, tmp_path / str(limit), packs, f"budget.member_steps={limit}")
-        found, blocking = one.find_first_fitting(["pack1", "pack2"], {"pack0"})
+        found, blocking = one.find_pack_within_budget(["pack1", "pack2"], {"pack0"})
         assert found == fitting and bool(blocking) == (found is None)
     assert blocking[0].text == "200 of 599 member-steps" and blocking[0].option == "--set budget.member_steps=1600"
     assert one.list_reached_limits() == []
@@ -53,7 +53,7 @@ def test_member_steps_count_what_is_running_in_full(tiny, tmp_path):
 
 def test_members_that_stopped_early_use_no_more_steps(tiny, tmp_path):
     one = built(tiny, tmp_path, [(2, 50, 10.0), (2, 0, 0.0)], "budget.member_steps=299")
-    assert one.find_first_fitting(["pack1"], {"pack0"})[0] is None
+    assert one.find_pack_within_budget(["pack1"], {"pack0"})[0] is None
     pack = one._state.packs["pack0"]
 
     def evaluate(step, **fields):
@@ -61,9 +61,9 @@ def test_members_that_stopped_early_use_no_more_steps(tiny, tmp_path):
 
     evaluate(60, seconds=12.0, stopped_at=[20, -1])
     assert (pack.sum_member_steps(60), pack.sum_member_steps(100)) == (20 + 60, 20 + 100)
-    assert one.find_first_fitting(["pack1"], {"pack0"})[0] is None
+    assert one.find_pack_within_budget(["pack1"], {"pack0"})[0] is None
     evaluate(100, seconds=13.0, stopped_at=[20, 60])
-    assert one.find_first_fitting(["pack1"], {"pack0"})[0] == "pack1"
+    assert one.find_pack_within_budget(["pack1"], {"pack0"})[0] == "pack1"
 
 
 def test_hours_are_those_of_the_pack_and_gpu_hours_of_all_packs(tiny, tmp_path):
@@ -71,15 +71,15 @@ def test_hours_are_those_of_the_pack_and_gpu_hours_of_all_packs(tiny, tmp_path):
     packs, now = [(4, 50, 10.0), (4, 0, 0.0)], [0.0]
     for seconds, fits in ((21.0, True), (19.0, False)):
         one = built(tiny, tmp_path / f"hours{seconds}", packs, f"budget.hours={seconds / 3600}", clock=lambda: now[0])
-        assert (one.find_first_fitting(["pack1"], {"pack0"})[0] is not None) == fits
+        assert (one.find_pack_within_budget(["pack1"], {"pack0"})[0] is not None) == fits
     gpus = ("resources.gpus=0.5", "resources.scheduler=ray")
     for seconds, fits in ((21.0, True), (19.0, False)):  # (10 + 10 + 20) / 2
         one = built(tiny, tmp_path / f"gpu{seconds}", packs, *gpus, f"budget.gpu_hours={seconds / 3600}")
-        assert (one.find_first_fitting(["pack1"], {"pack0"})[0] is not None) == fits
+        assert (one.find_pack_within_budget(["pack1"], {"pack0"})[0] is not None) == fits
     one = built(tiny, tmp_path / "time", packs, max_seconds=30.0, clock=lambda: now[0])
-    assert one.find_first_fitting(["pack1"], set())[0] and not one.list_reached_limits()
+    assert one.find_pack_within_budget(["pack1"], set())[0] and not one.list_reached_limits()
     now[0] = 11.0
-    assert one.find_first_fitting(["pack1"], set())[0] is None
+    assert one.find_pack_within_budget(["pack1"], set())[0] is None
     now[0] = 30.0
     assert [limit.text for limit in one.list_reached_limits()] == ["30 s of --max-time 30 s"]
 
@@ -88,11 +88,13 @@ def test_hours_are_those_of_the_pack_and_gpu_hours_of_all_packs(tiny, tmp_path):
 def test_the_limit_that_is_suggested_lets_the_pack_start_that_did_not_fit(tiny, tmp_path, hours):
     """A step of a member takes 0.05 s: the pack of 4 members takes 20 s and 400 steps."""
     packs, limit = [(1, 100, 5.0), (4, 0, 0.0)], f"budget.hours={hours}" if hours else "budget.member_steps=5"
-    _, (blocking,) = built(tiny, tmp_path / "a", packs, limit, clock=lambda: 0.0).find_first_fitting(["pack1"], set())
+    _, (blocking,) = built(tiny, tmp_path / "a", packs, limit, clock=lambda: 0.0).find_pack_within_budget(
+        ["pack1"], set()
+    )
     suggested = float(blocking.option.partition("=")[2])
     assert suggested >= 2 * 20 / 3600 if hours else suggested == 2 * (100 + 400)
     raised = built(tiny, tmp_path / "b", packs, blocking.option.removeprefix("--set "), clock=lambda: 0.0)
-    assert raised.find_first_fitting(["pack1"], set()) == ("pack1", [])
+    assert raised.find_pack_within_budget(["pack1"], set()) == ("pack1", [])
 
 
 def test_a_limit_that_stops_a_running_pack_suggests_enough_for_the_rest_of_it(tiny, tmp_path):
@@ -107,7 +109,7 @@ def test_a_limit_that_stops_a_running_pack_suggests_enough_for_the_rest_of_it(ti
 
 def test_nothing_is_limited_without_a_budget(tiny, tmp_path):
     one = built(tiny, tmp_path, [(4, 0, 0.0)])
-    assert one.find_first_fitting(["pack0"], set()) == ("pack0", []) and one.list_reached_limits() == []
+    assert one.find_pack_within_budget(["pack0"], set()) == ("pack0", []) and one.list_reached_limits() == []
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from orchestrator.engine import environment
 from orchestrator.engine.environment import ENGINE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.pack_environments import PackEnvironments
-from orchestrator.running.pack.reported_environments import Environments
+from orchestrator.running.pack.reported_environments import ReportedEnvironments
 from tests.orchestrator.running.ledgers import cut_ledger, records
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -138,7 +138,7 @@ def test_packs_of_different_environments_are_told_apart(stage, lengthwise, monke
 
 
 def test_a_worker_with_different_code_is_warned_about_once() -> None:
-    known, same = Environments(), environment.read_environment([], gpus=0)
+    known, same = ReportedEnvironments(), environment.read_environment([], gpus=0)
     other = {**same, ENGINE: "0" * 16}
     assert known.add("a", same) is None
     assert known.add("b", other) == "worker and driver run different code of lengthwise; see Provenance in report.html"

@@ -17,7 +17,7 @@ from orchestrator.running.pack import train_pack as trainable
 from orchestrator.running.pack.protocol import MAX_TRACE, Death, make_death
 from orchestrator.running.pack.retries import Retries
 from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
-from orchestrator.running.watching.meter import NO_TRACE, make_trace_lines
+from orchestrator.running.watching.status import NO_TRACE, make_trace_lines
 from orchestrator.running.with_ray import tune
 from orchestrator.running.with_ray.tune import PackSearcher, TuneEventCallback
 from tests.orchestrator.running.deaths import Told, empty_work
@@ -182,7 +182,7 @@ def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synt
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
     folder = tmp_path / "dying"
     state = synthetic_sweep(folder, values, 1, simple_curve, ended=False)
-    assert make_trace_lines(state) == ["no pack has died: there is no traceback"]
+    assert make_trace_lines(state) == ["no failed packs, so no tracebacks"]
     first, second = list(state.packs)[:2] if len(state.packs) > 1 else [*state.packs] * 2
     with Ledger.open(folder) as ledger:
         for line, pack_id in enumerate((first, second)):

@@ -15,7 +15,8 @@ from orchestrator.running.driving.decide import (
 )
 
 HOURS = (Limit(used=2.0, allowed=1.0, text="2 of 1 hours"),)
-FITS, TOO_LONG = lambda: ("b", ()), lambda: (None, HOURS)
+FITS = {"find_pack_within_budget": lambda: ("b", ())}
+TOO_LONG = {"find_pack_within_budget": lambda: (None, HOURS)}
 RACE = {"is_rung_due": True, "is_round_due": True, "is_race_over": False}
 
 
@@ -24,16 +25,16 @@ RACE = {"is_rung_due": True, "is_round_due": True, "is_race_over": False}
     [
         ({}, Wait(), True),
         ({"running_ids": ["a"]}, Wait(), True),
-        ({"waiting_ids": ["b"], "find_fitting": FITS}, HandOut("b"), False),
+        ({"waiting_ids": ["b"], **FITS}, HandOut("b"), False),
         (
-            {"waiting_ids": ["b"], "find_fitting": FITS, "running_ids": ["a"], "generation": range(4, 8), **RACE},
+            {"waiting_ids": ["b"], **FITS, "running_ids": ["a"], "generation": range(4, 8), **RACE},
             HandOut("b"),
             False,
         ),
-        ({"waiting_ids": ["b"], "find_fitting": TOO_LONG, "running_ids": ["a"]}, Wait(), False),
-        ({"waiting_ids": ["b"], "find_fitting": TOO_LONG}, StopSweep(HOURS), False),
+        ({"waiting_ids": ["b"], **TOO_LONG, "running_ids": ["a"]}, Wait(), False),
+        ({"waiting_ids": ["b"], **TOO_LONG}, StopSweep(HOURS), False),
         (
-            {"waiting_ids": ["b"], "find_fitting": FITS, "is_budget_used_up": True, "generation": range(4, 8), **RACE},
+            {"waiting_ids": ["b"], **FITS, "is_budget_used_up": True, "generation": range(4, 8), **RACE},
             Wait(),
             True,
         ),

@@ -28,7 +28,7 @@ from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import repacking, scores
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.train_pack import get_checkpoint_folder
-from orchestrator.running.watching.meter import make_status_rows
+from orchestrator.running.watching.status import make_status_rows
 from orchestrator.running.with_ray.nodes import POLL_SECONDS
 from search_spaces import SweepSpec, load_sweep
 from tests.orchestrator.running.ledgers import keyed
@@ -297,7 +297,7 @@ def test_packs_that_continue_another_sweep_are_not_repacked(stage, monkeypatch) 
         play(staged, lambda workers: 4, 1, tick=stop)
     continued = next(iter(SweepState.load(staged.folder).packs.values()))
     member = continued.members[0][0]
-    monkeypatch.setattr(repacking, "continues_member", lambda state, config_id, seed: config_id == member)
+    monkeypatch.setattr(repacking, "is_continued_member", lambda state, config_id, seed: config_id == member)
     state = play(staged, lambda workers: 1, 4)
     assert continued.pack_id in state.packs and state.repackings
 

@@ -18,7 +18,7 @@ from orchestrator.results.make_summary import summarise
 from orchestrator.running.watching import leading_curve
 from orchestrator.running.watching.follow import LedgerMeter, follow_sweep
 from orchestrator.running.watching.leading_curve import make_leading_curve_rows
-from orchestrator.running.watching.meter import make_status_rows
+from orchestrator.running.watching.status import make_status_rows
 from orchestrator.text.consoles import align_rows
 from tests.orchestrator.running.ledgers import wait_for
 

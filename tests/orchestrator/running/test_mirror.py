@@ -235,13 +235,13 @@ def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch
 def test_of_two_that_take_over_at_once_one_is_refused(machine, others):
     with machine("a") as folder:
         folder.mkdir(parents=True)
-        store = ObjectStore.for_copy(folder)
+        store = ObjectStore.from_local_copy(folder)
         late = DriverLock(store, folder)
         store_create, taken = store.create, []
 
         def create(name: str, content: bytes) -> bytes:
             for _ in range(0 if taken else others):  # a second one frees the number of the first
-                taken.append(DriverLock(ObjectStore.for_copy(folder), folder))
+                taken.append(DriverLock(ObjectStore.from_local_copy(folder), folder))
                 taken[-1].acquire()
                 taken[-1].release()
             return store_create(name, content)
@@ -255,13 +255,13 @@ def test_a_driver_that_waits_for_a_heartbeat_continues_when_the_other_one_ends(m
     with machine("a") as folder:
         folder.mkdir(parents=True)
         (tmp_path / "elsewhere").mkdir()
-        first = DriverLock(ObjectStore.for_copy(folder), tmp_path / "elsewhere")
+        first = DriverLock(ObjectStore.from_local_copy(folder), tmp_path / "elsewhere")
         first.acquire()
         monkeypatch.setattr(driver_lock, "_POLL_SECONDS", 0.05)
-        ended = partial(ObjectStore.for_copy(folder).write, "drivers/000001.json", b"ended")
+        ended = partial(ObjectStore.from_local_copy(folder).write, "drivers/000001.json", b"ended")
         began, ending = time.monotonic(), threading.Timer(0.2, ended)
         ending.start()
-        second = DriverLock(ObjectStore.for_copy(folder), folder)
+        second = DriverLock(ObjectStore.from_local_copy(folder), folder)
         second.acquire()
         second.release()
         ending.join()
@@ -430,7 +430,7 @@ def save_and_die(self, snapshot, members):
     path = save(self, snapshot, members)
     if snapshot.step == 6:
         self.finish()
-        there = ObjectStore.for_copy(self.folder.parents[1])
+        there = ObjectStore.from_local_copy(self.folder.parents[1])
         while b'"kind":"pack"' not in b"".join(there.read(list(there.list_sizes("ledger"))[-1:]).values()):
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -491,14 +491,14 @@ def test_the_second_of_two_that_wait_for_a_dead_owner_is_told_who_took_over(mach
     with machine("a") as folder:
         folder.mkdir(parents=True)
         (tmp_path / "elsewhere").mkdir()
-        store = ObjectStore.for_copy(folder)
+        store = ObjectStore.from_local_copy(folder)
         dead = DriverLock(store, tmp_path / "elsewhere")
         dead.acquire()
         monkeypatch.setattr(driver_lock, "HEARTBEAT_TIMEOUT", 0.5)
         taken = threading.Timer(0.2, lambda: store.create("drivers/000002.json", b"{}"))
         taken.start()
         with pytest.raises(SweepLocked, match="another driver is running"):
-            DriverLock(ObjectStore.for_copy(folder), folder).acquire()
+            DriverLock(ObjectStore.from_local_copy(folder), folder).acquire()
         taken.join()
 
 

@@ -23,7 +23,8 @@ from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
 from orchestrator.running.schedulers import inline
 from orchestrator.running.watching import meter as meter_module
-from orchestrator.running.watching.meter import Meter, find_best_configuration, make_status_rows
+from orchestrator.running.watching.meter import SpeedMeter, find_best_configuration
+from orchestrator.running.watching.status import make_status_rows
 from tests.orchestrator.running.ledgers import copy_cut, cut_ledger, ledger_lines, scores
 
 
@@ -193,7 +194,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
     ((pack_id, error),) = died.failed_packs
     assert pack_id == victims[0] and "AttributeError" in error and len(died.packs[pack_id].attempts) == 1
     status = dict(make_status_rows(died))
-    assert "crashed" in status["seeds failed"] and "AttributeError" in status["packs given up"]
+    assert "crashed" in status["seeds failed"] and "AttributeError" in status["failed packs"]
     kept = {name: score for name, score in scores(died).items() if score is not None}
     with Ledger.open(one.folder) as ledger:
         ledger.append("retry", pack_ids=[pack_id])
@@ -207,7 +208,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
 
 def play_measured(one, **settings):
     """Play a sweep and return its state and the rows of its progress after every evaluation."""
-    meter, rows = Meter(SweepState.load(one.folder)), []
+    meter, rows = SpeedMeter(SweepState.load(one.folder)), []
     return one.play(
         watch=lambda driver: rows.append(dict(meter.make_rows(driver.state, driver.running))), **settings
     ), rows
@@ -280,7 +281,7 @@ def heartbeat(driver, pack_id, phase, step, rate):
 
 def test_the_meter_counts_steps_between_evaluations(stage):
     one = stage("between", pack=2)
-    meter, rows = Meter(SweepState.load(one.folder)), []
+    meter, rows = SpeedMeter(SweepState.load(one.folder)), []
 
     def watch(driver: driver_module.SweepDriver) -> None:
         (pack_id,) = driver.running
@@ -299,14 +300,14 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     """At the speed that packs measure, of the pack that comes to it first; afterwards no more."""
     one, state = stage("first"), SweepState.load(stage("second").folder)
     with Ledger.open(state.folder) as ledger:
-        before = dict(Meter(state).make_rows(state, {}))
+        before = dict(SpeedMeter(state).make_rows(state, {}))
         assert (before["packs"], before["steps"], before["time left"]) == ("-", "-", "-")
         driver = driver_module.SweepDriver(
             one.spec, ledger, state, packer=Packer(one.spec, inline.describe_process(0.0))
         )
         pack_id, _ = driver.take_next_pack()
         driver.on_hand_out(pack_id)
-        meter, members = Meter(state), len(state.packs[pack_id].members)
+        meter, members = SpeedMeter(state), len(state.packs[pack_id].members)
         assert "first evaluation" not in dict(meter.make_rows(driver.state, driver.running))
         for phase, step, text in (("train", 5, "begins in about 15 s"), ("evaluate", 20, "under way")):
             heartbeat(driver, pack_id, phase, step, members)
@@ -338,7 +339,7 @@ def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stag
         )
         pack_id, _ = driver.take_next_pack()
         driver.on_hand_out(pack_id)
-        meter, pack = Meter(state), state.packs[pack_id]
+        meter, pack = SpeedMeter(state), state.packs[pack_id]
         for step in (40, 45, 50):
             heartbeat(driver, pack_id, "train", step, 0.0)
             rows = dict(meter.make_rows(driver.state, driver.running))
@@ -362,4 +363,4 @@ def test_the_meter_counts_what_is_done_and_what_is_left(stage):
     assert rows[-1]["packs"] == "3/4, 1 running" and rows[0]["best so far"] == "none yet"
     best = find_best_configuration(state)
     assert rows[-1]["best so far"] in {f"{one.score:#.3g} (#{one.number})" for one in state.configurations.values()}
-    assert dict(Meter(state).make_rows(state, {}))["best so far"].endswith(f"(#{best.number})")
+    assert dict(SpeedMeter(state).make_rows(state, {}))["best so far"].endswith(f"(#{best.number})")

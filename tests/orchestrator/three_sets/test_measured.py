@@ -20,7 +20,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.write_report import present_report, write_report
 from orchestrator.results.make_summary import summarise
-from orchestrator.running.watching.meter import make_status_rows
+from orchestrator.running.watching.status import make_status_rows
 from orchestrator.sweep.run_and_resume import resume_sweep
 from orchestrator.tracking.publish import publish
 from orchestrator.tracking.run_contents import MlflowRunBuilder

@@ -17,7 +17,7 @@ from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.validation_scores import read_validation_scores
-from orchestrator.running.watching.meter import make_status_rows
+from orchestrator.running.watching.status import make_status_rows
 from orchestrator.sweep.run_and_resume import resume_sweep
 from orchestrator.tracking.run_contents import MlflowRunBuilder
 

@@ -17,7 +17,7 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarise
-from orchestrator.running.watching.meter import make_status_rows
+from orchestrator.running.watching.status import make_status_rows
 from orchestrator.upkeep import replay as replaying
 from orchestrator.upkeep.deletion import _is_deleted, delete_sweep, plan_deletion
 from orchestrator.upkeep.listing import format_size, list_sweeps
