@@ -97,7 +97,8 @@ def find_changed_defaults(spec: SweepSpec, configuration: RecordedConfiguration)
 
     Raises UserError if the current code cannot build it.
     """
-    recorded, trainer = rebuild_member(configuration), get_trainer(configuration.resolved)
+    recorded = rebuild_member(configuration)
+    trainer = get_trainer(configuration.resolved)
     rebuilt = _call_builder(
         configuration, lambda: trainer.build(assign_values(spec, configuration.values), recorded=True)
     )

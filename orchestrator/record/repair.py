@@ -62,7 +62,8 @@ def repair(folder: Path) -> list[str]:
         try:
             SweepState.replay(folder, kept_records)
         except DamagedLedger:  # cut before the first of them
-            kept_records, lost_records = records[: damaged_records[0].seq], records[damaged_records[0].seq :]
+            kept_records = records[: damaged_records[0].seq]
+            lost_records = records[damaged_records[0].seq :]
 
         # The damaged file is saved before anything is cut, so that nothing is lost if the repair is interrupted.
         names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
@@ -146,7 +147,8 @@ def _split_by_dependence(
             lost_environments = full_environments
             continue
         if full_environments and record.kind in ("evaluation", "attempt"):
-            fields, lost_environments = fields | {"environment_in_full": full_environments}, {}
+            fields = fields | {"environment_in_full": full_environments}
+            lost_environments = {}
         kept_records.append(Record(len(kept_records), record.time, record.kind, fields))
     return kept_records, lost_records
 

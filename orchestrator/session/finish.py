@@ -37,11 +37,9 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
 
 def _record_publication(session: Session, spec: SweepSpec, publication: Publication) -> None:
     """Record and print the links of the published results, or the problem; a failure does not fail the sweep."""
-    uri, experiment, problem = (
-        publication.uri or spec.tracking.uri,
-        spec.tracking.experiment or spec.study,
-        publication.problem,
-    )
+    uri = publication.uri or spec.tracking.uri
+    experiment = spec.tracking.experiment or spec.study
+    problem = publication.problem
     session.ledger.append("publish", uri=uri, ok=problem is None, message=problem or "", experiment=experiment)
     if problem is not None:
         session.say(f"not published: {problem}")

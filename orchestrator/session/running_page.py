@@ -13,7 +13,8 @@ class RunningPage:
 
     def __init__(self, folder: Path) -> None:
         # A daemon thread does not keep a driver alive that is ended by an error.
-        self._folder, self._ended = folder, threading.Event()
+        self._folder = folder
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._refresh, name="lengthwise-page", daemon=True)
 
     def __enter__(self) -> None:

@@ -109,7 +109,8 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
                 with interrupts.hold_signals():
                     state = SweepState.load(ledger.folder)
                     session.record_interruption(state)
-                session.outcome, reason = _report_interruption(state, console), "stopped by a signal"
+                session.outcome = _report_interruption(state, console)
+                reason = "stopped by a signal"
             except Exception as error:
                 if (exhaustion := _describe_exhaustion(error, ledger.folder)) is None:
                     with interrupts.hold_signals(), suppress(LengthwiseError):  # the ledger may be unreadable

@@ -100,7 +100,8 @@ def _post(address: str, fields: dict[str, Any], seconds: float) -> str | None:
     headers = {"Content-Type": "application/json", "User-Agent": "lengthwise"}
     if userinfo:
         headers["Authorization"] = f"Basic {base64.b64encode(unquote(userinfo).encode()).decode()}"
-    url, content = urlunsplit(parts._replace(netloc=host)), json.dumps(fields).encode()
+    url = urlunsplit(parts._replace(netloc=host))
+    content = json.dumps(fields).encode()
 
     # The messages of errors may contain the address, which is secret.
     try:

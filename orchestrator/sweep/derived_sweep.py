@@ -64,7 +64,8 @@ def make_listed_spec(
     # The two sweeps are compared, so the current code must train the same as the code of this sweep did.
     allowed = f"{', '.join(SETTINGS)} (--name sets the name)"
     refuse_fixed_sections(overrides, allowed)
-    subject, source = f"{state.folder} cannot be {action}", f"{state.folder / SPEC_FILE} (to be {action})"
+    subject = f"{state.folder} cannot be {action}"
+    source = f"{state.folder / SPEC_FILE} (to be {action})"
     recorded = [state.configurations[row.config_id] for row in chosen]
     refuse_changed_results(recorded, subject)
     refuse_missing_data(recorded, subject)

@@ -269,7 +269,8 @@ def _describe_extension(
 
 def _describe_additional_seeds(state: SweepState) -> str:
     """Return the end of a sentence about additional seeds of single configurations; empty without any."""
-    common_seeds, labels = set(read_common_seeds(state.specs)), dict[str, list[str]]()
+    common_seeds = set(read_common_seeds(state.specs))
+    labels = dict[str, list[str]]()
     for configuration in state.configurations.values():
         if seeds := set(state.list_planned_seeds(configuration.config_id)) - common_seeds:
             labels.setdefault(format_ranges(sorted(seeds)), []).append(format_label(configuration.number))

@@ -72,7 +72,9 @@ class _WeightsResolver:
     """Replaces the initial weights of a sweep file by absolute paths and hashes; adds problems to the findings."""
 
     def __init__(self, spec: SweepSpec, findings: Findings, storage: Path | None) -> None:
-        self.spec, self.findings, self.storage = spec, findings, storage
+        self.spec = spec
+        self.findings = findings
+        self.storage = storage
 
     def resolve_all(self, values: tuple[Any, ...], key: str, address: str) -> list[Any]:
         """Return the values of a domain, each resolved as by `resolve`."""

@@ -81,7 +81,8 @@ def _train_packs(
 ) -> None:
     """Train all packs with this scheduler, and record how the sweep ended."""
     # The scheduler is opened first: packs are cut for the workers of its cluster.
-    publisher, start_worker = children.publisher, children.workers.start_worker if children.workers else None
+    publisher = children.publisher
+    start_worker = children.workers.start_worker if children.workers else None
     with open_scheduler(scheduler_name, spec.resources, start_worker) as scheduler:
         session.interrupts.install_handlers()  # again, because ray.init replaces handlers
         cluster = scheduler.cluster

@@ -78,7 +78,8 @@ def _fill_workers(
             sizes_to_try = range(1, min(remaining, max_members[key]) + 1)
             if pack_size := bisect_right(sizes_to_try, capacity, key=lambda count: estimate_work(key, count)):
                 sizes[key].append(pack_size)
-                capacity, remaining = capacity - estimate_work(key, pack_size), remaining - pack_size
+                capacity -= estimate_work(key, pack_size)
+                remaining -= pack_size
             else:
                 capacity = next(remaining_capacities, None)
     return sizes

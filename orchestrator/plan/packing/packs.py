@@ -70,8 +70,11 @@ class Packer:
     """Makes packs of members for a cluster, and repacks them; `shortages` are those of the sweep so far."""
 
     def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
-        self._resources, self._cluster, self._shortages = spec.resources, cluster, list(shortages)
-        self._trainer, self._costs = get_trainer(spec.sections), dict[str, PackCost]()
+        self._resources = spec.resources
+        self._cluster = cluster
+        self._shortages = list(shortages)
+        self._trainer = get_trainer(spec.sections)
+        self._costs = dict[str, PackCost]()
         self._should_balance = spec.resources.pack == "auto"
 
     def pack_members(self, seeds_to_pack: Iterable[SeedsToPack]) -> list[PlannedPack]:

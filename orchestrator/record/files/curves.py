@@ -135,7 +135,9 @@ def read_curves(
 
     # One table for all inline curves of equal shape is much faster than thousands of small ones. Rows are filtered
     # whenever enough have been read, so that a large sweep need not fit into memory as a whole.
-    missing, tables, rows = MissingCurves(state, partial(_read_shape, state)), list[Any](), 0
+    missing = MissingCurves(state, partial(_read_shape, state))
+    tables = list[Any]()
+    rows = 0
     pending: dict[Any, Any] = {}  # by file its table; by (shape, digests) the evaluations with such inline curves
     for pack in selected_packs:
         digests = frozenset(state.configurations[config_id].measurements_digest for config_id, _ in pack.members)
@@ -199,8 +201,10 @@ def _drop_unmeasured_rows(state: SweepState, digests: Collection[str], table: An
     lengths_by_metric = find_partial_metric_lengths(state.measurements_by_digest[digest] for digest in digests)
     if not lengths_by_metric:
         return table
-    metric, length = table.column("metric").combine_chunks(), table.column("length").to_numpy()
-    metric_indices, is_measured = metric.indices.to_numpy(), np.ones(table.num_rows, dtype=bool)
+    metric = table.column("metric").combine_chunks()
+    length = table.column("length").to_numpy()
+    metric_indices = metric.indices.to_numpy()
+    is_measured = np.ones(table.num_rows, dtype=bool)
     for index, name in enumerate(metric.dictionary.to_pylist()):
         if name in lengths_by_metric:
             is_measured &= (metric_indices != index) | np.isin(length, list(lengths_by_metric[name]))

@@ -66,7 +66,8 @@ class MissingCurves:
     """
 
     def __init__(self, state: SweepState, read_shape: Callable[[Mapping[str, Any]], tuple[list[Any], ...]]) -> None:
-        self._packs, self._read_shape = state.packs.values(), read_shape
+        self._packs = state.packs.values()
+        self._read_shape = read_shape
         self._shapes: dict[str, tuple[list[Any], ...]] = {}
 
     def make_fields(self, pack: PackState) -> list[dict[str, Any]]:
@@ -92,7 +93,8 @@ class MissingCurves:
     @cached_property
     def _evaluations_by_key(self) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
         """The first final evaluation and the first of any kind, by structural key."""
-        final_by_key, first_by_key = dict[str, Mapping[str, Any]](), dict[str, Mapping[str, Any]]()
+        final_by_key = dict[str, Mapping[str, Any]]()
+        first_by_key = dict[str, Mapping[str, Any]]()
         for pack in self._packs:
             for fields in pack.evaluations.values():
                 first_by_key.setdefault(pack.structural_key, fields)

@@ -39,10 +39,12 @@ class Ledger:
 
     def __init__(self, folder: Path, lock: SweepLock) -> None:
         """Check every line of the ledger in `folder`, whose `lock` is held, and remove a torn last line."""
-        self.path, self.folder = folder / LEDGER_FILE, folder
+        self.path = folder / LEDGER_FILE
+        self.folder = folder
         self.notice: str | None = None  # sentence about a dropped line; None if the ledger ended cleanly
         self.problem: str | None = None  # sentence about a failure in `close` (orchestrator.mirror)
-        self._lock, self._write_lock = lock, threading.Lock()
+        self._lock = lock
+        self._write_lock = threading.Lock()
         self._closed_reason: str | None = None
 
         # Check all lines before anything is written.

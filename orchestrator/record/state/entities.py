@@ -183,7 +183,8 @@ class PackState:
         self.attempts, self.traces = [], []
         for (config_id, _), member in zip(self.members, self.states, strict=True):
             reset_status: Status = "complete" if config_id in self.pruned_at else self.status
-            member.error, member.status = None, reset_status if member.failed_at is None else "failed"
+            member.error = None
+            member.status = reset_status if member.failed_at is None else "failed"
 
     def prune(self, config_ids: Collection[str], step: int) -> None:
         """End the members of these configurations at a step."""
@@ -211,7 +212,8 @@ class TrainedAmount:
 
     def replace_part(self, previous: TrainedAmount, current: TrainedAmount) -> TrainedAmount:
         """Return the total with the amount of one pack replaced."""
-        seconds, steps = current.seconds - previous.seconds, current.member_steps - previous.member_steps
+        seconds = current.seconds - previous.seconds
+        steps = current.member_steps - previous.member_steps
         return TrainedAmount(self.seconds + seconds, self.member_steps + steps)
 
 

@@ -58,7 +58,8 @@ def read_lineage(folder: Path) -> SweepLineage:
     # A sweep that confirms none is the root of its own chain.
     identity = SweepIdentity(record.fields["name"], record.fields["spec_hash"])
     provenance = record.fields["provenance"]
-    confirms, continues = provenance.get(CONFIRMS), (provenance.get(CONTINUES) or {}).get("folder")
+    confirms = provenance.get(CONFIRMS)
+    continues = (provenance.get(CONTINUES) or {}).get("folder")
     parent, root = (_read_identity(confirms), _read_identity(confirms["root"])) if confirms else (None, identity)
     return SweepLineage(
         folder=folder, identity=identity, confirms=confirms, parent=parent, root=root, continues=continues
@@ -173,7 +174,8 @@ def _list_continued_checkpoints(state: SweepState, ids: Iterable[tuple[str, int]
     """
     if (continues := state.provenance.get(CONTINUES)) is None:
         return None
-    folder, checkpoints = state.folder.resolve().parent / continues["folder"] / "checkpoints", []
+    folder = state.folder.resolve().parent / continues["folder"] / "checkpoints"
+    checkpoints = []
     for config_id, seed in ids:
         configuration = continues["configurations"].get(config_id)
         pack_id = configuration["packs"].get(str(seed)) if configuration else None

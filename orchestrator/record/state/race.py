@@ -111,10 +111,8 @@ def add_decision(
 def read_rungs(specs: Sequence[Mapping[str, Any]]) -> tuple[Rung, ...]:
     """Return the rungs of the first round; empty if every configuration trains to the end."""
     steps = specs[-1]["search"]["racing"].get("steps") if is_race(specs) else None
-    evaluation_period, last_step = (
-        specs[-1].get("evaluation", {}).get("every"),
-        specs[-1].get("training", {}).get("steps"),
-    )
+    evaluation_period = specs[-1].get("evaluation", {}).get("every")
+    last_step = specs[-1].get("training", {}).get("steps")
     if steps is None or not isinstance(evaluation_period, int) or not isinstance(last_step, int):
         return ()
     return Rungs.model_validate(steps).rungs(evaluation_period, last_step)
@@ -130,7 +128,9 @@ def add_rung(
 
     Raises ValueError for a decision outside the race, or one that contradicts a recorded decision.
     """
-    decision, index, planned = _read_decision(RungDecision, fields), fields["rung"], read_rungs(specs)
+    decision = _read_decision(RungDecision, fields)
+    index = fields["rung"]
+    planned = read_rungs(specs)
     if index > len(rungs) or index >= len(planned) or (decision.step, decision.since) != planned[index]:
         raise ValueError(f"decision at step {decision.step} is not at the next rung of the race")
     if unknown := sorted({*decision.values, *decision.survivors}.difference(configurations)):

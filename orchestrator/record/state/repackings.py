@@ -36,7 +36,8 @@ class Repacking:
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> "Repacking":
         """Return the repacking of a record."""
-        old_ids, new_ids = tuple(fields["pack_ids"]), tuple(pack["pack_id"] for pack in fields["packs"])
+        old_ids = tuple(fields["pack_ids"])
+        new_ids = tuple(pack["pack_id"] for pack in fields["packs"])
         repacking = cls(old_ids=old_ids, new_ids=new_ids, workers=fields["workers"])
         if (shortage_fields := fields.get("shortage")) is None:
             return repacking
@@ -116,7 +117,8 @@ def prepare_replacement(
     for rung in rungs:  # also for packs that failed before their first evaluation and are retried
         pack.prune(rung.pruned, rung.step)
     if earlier and out_of_memory_pack is not None:
-        pack.replaced_pack_ids, pack.ran_under = list(earlier), list(out_of_memory_pack.ran_under)
+        pack.replaced_pack_ids = list(earlier)
+        pack.ran_under = list(out_of_memory_pack.ran_under)
 
 
 def sum_seconds(packs: Mapping[str, PackState], repackings: Sequence[Repacking]) -> float:

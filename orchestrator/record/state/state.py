@@ -179,7 +179,8 @@ class SweepState:
         self.specs, self.spec_hash = [fields["spec"]], fields["spec_hash"]
         self.provenance, self.started_at = fields["provenance"], record.time
         self.inline_curves = fields.get("schema", SCHEMA) >= INLINE_SCHEMA
-        self.has_small_weights, self.claims = fields.get("small_weights", False), fields.get("claims", {})
+        self.has_small_weights = fields.get("small_weights", False)
+        self.claims = fields.get("claims", {})
         self._add_code(record)
 
     def _add_code(self, record: Record) -> None:
@@ -200,7 +201,9 @@ class SweepState:
     def _apply_configuration(self, record: Record) -> None:
         """Apply a `configuration` record: add a draw, and its configuration unless an earlier draw has its values."""
         fields = record.fields
-        number, config_id, digest = fields["number"], fields["config_id"], fields["measured"]
+        number = fields["number"]
+        config_id = fields["config_id"]
+        digest = fields["measured"]
 
         # Equal measurements of many configurations are recorded in full only once.
         self.measurements_by_digest |= fields.get("measured_in_full", {})
@@ -304,7 +307,8 @@ class SweepState:
 
     def _apply_end(self, record: Record) -> None:
         """Apply an `end` record; an extension is finished once the sweep is."""
-        self.end_status, self.end_message = record.fields["status"], record.fields["message"]
+        self.end_status = record.fields["status"]
+        self.end_message = record.fields["message"]
         if self.end_status in ("complete", "failed"):
             self.pending_extension = None
 

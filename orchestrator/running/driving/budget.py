@@ -35,8 +35,12 @@ class SweepBudget:
         max_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._budget, self._gpus, self._state = spec.budget, spec.resources.gpus, state
-        self._max_seconds, self._clock, self._began_at = max_seconds, clock, clock()
+        self._budget = spec.budget
+        self._gpus = spec.resources.gpus
+        self._state = state
+        self._max_seconds = max_seconds
+        self._clock = clock
+        self._began_at = clock()
         self._seconds_before = state.sessions.seconds
         self._is_limited = max_seconds is not None or spec.budget != Budget()
 
@@ -81,7 +85,8 @@ class SweepBudget:
         """
         race = self._state.race
         pause_at = race.next_rung.step if race and race.next_rung else None
-        estimate_seconds_per_step, count_steps = self._make_step_time_estimate(), partial(_count_steps_left, pause_at)
+        estimate_seconds_per_step = self._make_step_time_estimate()
+        count_steps = partial(_count_steps_left, pause_at)
 
         def list_limits(chosen: Sequence[PackState], others: Sequence[PackState]) -> Iterator[Limit]:
             # Time is that of the slowest of the chosen packs; work adds up over all packs.
@@ -107,7 +112,8 @@ class SweepBudget:
         # GPU time and steps add up over packs that run in parallel.
         if (allowed := budget.gpu_hours) is not None:
             used = self._state.trained.seconds * self._gpus / 3600
-            text, used_after = f"{used:.3g} of {allowed:g} GPU-hours", used + pack_seconds * self._gpus / 3600
+            text = f"{used:.3g} of {allowed:g} GPU-hours"
+            used_after = used + pack_seconds * self._gpus / 3600
             option = _make_option("gpu_hours", used_after, allowed)
             yield Limit(used=used_after, allowed=allowed, text=text, option=option)
         if (allowed := budget.member_steps) is not None:

@@ -86,11 +86,16 @@ class SweepDriver:
         tick: Callable[["SweepDriver"], None] = lambda driver: None,
     ) -> None:
         # The recorded sweep, and how the driver reports to the user.
-        self.spec, self.ledger, self.state = spec, ledger, state
+        self.spec = spec
+        self.ledger = ledger
+        self.state = state
         self.running: dict[str, RunningPack] = {}
         self._environments = ReportedEnvironments()
         self._shown_errors = dict[str, str]()  # each error that was shown, with its first pack
-        self._packer, self._hold_signals, self._say, self._tick = packer, hold_signals, say, tick
+        self._packer = packer
+        self._hold_signals = hold_signals
+        self._say = say
+        self._tick = tick
 
         # The queue of packs, and the limits at which it stops.
         self._workers = WorkerPool(workers)
@@ -286,7 +291,8 @@ class SweepDriver:
     def _make_situation(self) -> Situation:
         """Return the inputs of `decide` from the state and the queue."""
         # Without the configurations of this generation: a killed driver may have recorded some of them.
-        state, generation = self.state, self._generations[0] if self._generations else None
+        state = self.state
+        generation = self._generations[0] if self._generations else None
         earlier_configurations = [
             configuration
             for configuration in state.configurations.values()

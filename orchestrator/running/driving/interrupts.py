@@ -46,7 +46,8 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._nested_holds, self._has_second_sigint = 0, False
+        self._nested_holds = 0
+        self._has_second_sigint = False
         self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":

@@ -24,7 +24,8 @@ class ConfigurationSampler:
     """
 
     def __init__(self, spec: SweepSpec, state: SweepState, first_generation: Iterable[Configuration] = ()) -> None:
-        self._spec, self._state = spec, state
+        self._spec = spec
+        self._state = state
         # By number, until a generation is drawn.
         self._first_generation = {configuration.number: configuration for configuration in first_generation}
         self._spec_as_recorded: SweepSpec | None = None
@@ -45,10 +46,12 @@ class ConfigurationSampler:
 
     def make_record_fields(self, new: Iterable[Configuration]) -> list[dict[str, Any]]:
         """Return the fields of the records of new configurations."""
-        trainer, grid = get_trainer(self._spec.sections), count_grid_points(self._state.specs[0])
+        trainer = get_trainer(self._spec.sections)
+        grid = count_grid_points(self._state.specs[0])
 
         # A table of measurements is recorded in full only once.
-        recorded_digests, records = set(self._state.measurements_by_digest), list[dict[str, Any]]()
+        recorded_digests = set(self._state.measurements_by_digest)
+        records = list[dict[str, Any]]()
         for configuration in new:
             draw_index = self._draw_indices.get(configuration.number, configuration.number // grid)
             measurements = make_measurement_fields(
@@ -90,10 +93,8 @@ class ConfigurationSampler:
         # Build them with the recorded defaults, which today's code may no longer have.
         if self._spec_as_recorded is None:
             recorded = list(self._state.configurations.values())
-            self._spec_as_recorded, self._recorded_ids = (
-                set_recorded_defaults(self._spec, recorded),
-                map_config_ids(recorded),
-            )
+            self._spec_as_recorded = set_recorded_defaults(self._spec, recorded)
+            self._recorded_ids = map_config_ids(recorded)
             refuse_changed_defaults(
                 self._spec_as_recorded, recorded, f"{self._state.folder} cannot draw more configurations"
             )

@@ -23,7 +23,8 @@ class RecordedScores:
     """
 
     def __init__(self, objective: Objective, state: SweepState) -> None:
-        self._objective, self._state = objective, state
+        self._objective = objective
+        self._state = state
         self._scores_by_id: dict[str, dict[int, float]] = {}
 
     def score_final(self, pack_id: str, final: Evaluation) -> None:
@@ -71,7 +72,8 @@ class RecordedScores:
     def _score_final_curves(self, pack_id: str, final: Evaluation) -> Iterable[tuple[str, int, float]]:
         """Return (config_id, seed, score) of every member, as `score_members` does for the same curves."""
         objective = self._objective
-        average, metric = final.averages.index(objective.average), final.metrics.index(objective.metric)
+        average = final.averages.index(objective.average)
+        metric = final.metrics.index(objective.metric)
         columns = [final.lengths.index(length) for length in sorted(objective.lengths)]
         values_ML = final.values_MAKL[:, average, metric][:, columns].astype(np.float64, order="C")
         scores = reduce_rows(values_ML, objective.reduce).tolist()

@@ -38,7 +38,8 @@ class ChildImportError(Exception):
     """A child process could not import its module: one line with the file that raised it, and the traceback."""
 
     def __init__(self, message: str, trace: str) -> None:
-        self.message, self.trace = message, trace
+        self.message = message
+        self.trace = trace
         super().__init__(message, trace)
 
 

@@ -16,7 +16,8 @@ class ReportedEnvironments:
 
     def add(self, pack_id: str, environment: dict[str, Any]) -> str | None:
         """Keep the environment of a pack; return a warning, once, if its worker runs different code of lengthwise."""
-        known_engines, self._environments[pack_id] = {compute_trainers_digest(), *self._engines}, environment
+        known_engines = {compute_trainers_digest(), *self._engines}
+        self._environments[pack_id] = environment
         if ENGINE not in environment:  # a program
             return None
         self._engines.add(environment[ENGINE])

@@ -17,7 +17,8 @@ class Retries:
 
     def __init__(self, max_retries: int) -> None:
         self._max_retries = max_retries
-        self._deaths, self._limits = Counter[str](), dict[str, int]()
+        self._deaths = Counter[str]()
+        self._limits = dict[str, int]()
 
     def report_death(self, driver: Driver, pack_id: str, death: Death) -> bool:
         """Report a death to the driver, and return whether the pack is retried now.

@@ -42,7 +42,10 @@ class PackReporter:
         watchdog: Watchdog | LocalWatchdog,
         progress_interval: float = HEARTBEAT_SECONDS,
     ) -> None:
-        self._work, self._send, self._watchdog, self._progress_interval = work, send, watchdog, progress_interval
+        self._work = work
+        self._send = send
+        self._watchdog = watchdog
+        self._progress_interval = progress_interval
         self._last_progress = float("-inf")
         self._poll = import_mirror().StopPoll(work.address) if work.address else None
 
@@ -141,7 +144,9 @@ class PackRaised(Exception):  # noqa: N818 - named by what happened to the pack
     """An exception of a pack as text: text reaches the driver, whatever the class of the exception."""
 
     def __init__(self, message: str, trace: str | None, retry: RetryRule) -> None:
-        self.message, self.trace, self.retry = message, trace, retry
+        self.message = message
+        self.trace = trace
+        self.retry = retry
         super().__init__(message, trace, retry)
 
 

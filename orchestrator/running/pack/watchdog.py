@@ -22,7 +22,8 @@ class Watchdog:
     """
 
     def __init__(self, seconds: float, path: Path) -> None:
-        self._seconds, self._path = seconds, path
+        self._seconds = seconds
+        self._path = path
         self._file: IO[str] | None = None
 
     def __enter__(self) -> "Watchdog":
@@ -64,9 +65,11 @@ class LocalWatchdog:
     """
 
     def __init__(self, seconds: float, path: Path) -> None:
-        self._seconds, self._path = seconds, path
+        self._seconds = seconds
+        self._path = path
         self._deadline = math.inf  # infinite while paused
-        self._has_timed_out, self._ending = False, threading.Event()
+        self._has_timed_out = False
+        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._file: IO[str] | None = None
         self._previous_handler: Any = None

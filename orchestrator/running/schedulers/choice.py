@@ -67,7 +67,8 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
     for name, available in count_scarce_resources(resources.cpus, resources.gpus).items():
         allowed = f"at most {available}; on a Ray cluster (RAY_ADDRESS) as many as one of its nodes has"
         key = name.lower()
-        message, given = f"a pack needs more {name} than this machine has", getattr(resources, key)
+        message = f"a pack needs more {name} than this machine has"
+        given = getattr(resources, key)
         findings.add(f"resources.{key}", message, given=given, allowed=allowed)
     return findings
 

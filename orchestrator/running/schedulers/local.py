@@ -43,7 +43,8 @@ def describe_machine(
 
     `max_workers` is a limit if `workers` is None.
     """
-    description, max_on_gpus = f"this machine with {count_cores()} CPUs", sys.maxsize
+    description = f"this machine with {count_cores()} CPUs"
+    max_on_gpus = sys.maxsize
     if gpus:
         count = len(read_gpu_memories())
         max_on_gpus = count_gpu_packs(count, gpus)
@@ -72,7 +73,8 @@ class LocalScheduler:
 
     def __init__(self, resources: Resources, start_worker: StartWorker) -> None:
         self.cluster = describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus)
-        self._start_worker, self._max_retries = start_worker, resources.retries
+        self._start_worker = start_worker
+        self._max_retries = resources.retries
         self._gpu_slots = (
             list_gpu_slots(resources.gpus) if resources.gpus else ()
         )  # CUDA_VISIBLE_DEVICES of each worker
@@ -95,7 +97,10 @@ class _LocalRun:
         gpu_slots: Sequence[str] = (),
     ) -> None:
         self.free_gpu_slots = deque(gpu_slots)
-        self.driver, self.start_worker, self.max_workers, self.retries = driver, start_worker, max_workers, retries
+        self.driver = driver
+        self.start_worker = start_worker
+        self.max_workers = max_workers
+        self.retries = retries
         self.workers: list[_Worker] = []
         self.retry_queue: deque[tuple[str, str]] = deque()
         self.lost_workers: Counter[str] = Counter()

@@ -46,7 +46,9 @@ def follow_sweep(
     Nothing is written. Raises what `SweepState.load` raises.
     """
     state, size = SweepState.load(folder), _read_size(folder)
-    meter, progress, driver = LedgerMeter(state), ProgressDisplay(console, state.name), _DriverProbe(folder, timeout)
+    meter = LedgerMeter(state)
+    progress = ProgressDisplay(console, state.name)
+    driver = _DriverProbe(folder, timeout)
 
     with progress.showing():
         while state.end_status is None and driver.is_alive():
@@ -63,9 +65,11 @@ class _DriverProbe:
     """Probes whether a sweep has a driver: its heartbeat changes (clocks may differ), or its lock is held."""
 
     def __init__(self, folder: Path, timeout: float) -> None:
-        self._folder, self._timeout = folder, timeout
+        self._folder = folder
+        self._timeout = timeout
         self.name = describe_running_driver(folder) or ""
-        self._last_heartbeat, self._changed_at = self._read_heartbeat(), time.monotonic()
+        self._last_heartbeat = self._read_heartbeat()
+        self._changed_at = time.monotonic()
         self._is_gone = not self.name
 
     def is_alive(self) -> bool:
@@ -75,7 +79,8 @@ class _DriverProbe:
         if heartbeat != self._last_heartbeat:
             self._last_heartbeat, self._changed_at = heartbeat, now
         elif now - self._changed_at > self._timeout:
-            self._changed_at, self._is_gone = now, describe_running_driver(self._folder) is None
+            self._changed_at = now
+            self._is_gone = describe_running_driver(self._folder) is None
         return not self._is_gone
 
     def _read_heartbeat(self) -> float | None:

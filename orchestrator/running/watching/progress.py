@@ -31,7 +31,8 @@ class ProgressDisplay:
     """The progress of a sweep on a console."""
 
     def __init__(self, console: Console, name: str) -> None:
-        self._console, self._name = console, name
+        self._console = console
+        self._name = name
         self._live: Live | None = None
         self._shown_at = float("-inf")
         self._line = ""

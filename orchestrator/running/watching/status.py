@@ -27,7 +27,8 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     counts = Counter(member.status for member in members)
     crashed = state.seeds_crashed
     owner, seed_count = describe_running_driver(state.folder), count_seeds(state)
-    done_steps, total_steps = sum(count_steps_done(state).values()), count_steps(state)
+    done_steps = sum(count_steps_done(state).values())
+    total_steps = count_steps(state)
     status = f"running, by {owner}" if owner else state.end_status or "interrupted"
     # A stopped or failed sweep names the command in its message.
     needs_no_resume = owner or state.end_status in ("complete", "failed", STOPPED)

@@ -98,7 +98,8 @@ class NodeMemory:
     """
 
     def __init__(self, pack_resources: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
-        self._pack_resources, self._clock = pack_resources, clock
+        self._pack_resources = pack_resources
+        self._clock = clock
         self._requests = dict[str, tuple[Any, float]]()  # the task and its start, of nodes that have not answered
         self._known = dict[str, list[float]]()  # bytes of each GPU, by node
 
@@ -158,8 +159,11 @@ class Workers:
     ) -> None:
         self.count = count
         self.bytes_per_worker: float | None = None
-        self._pack_resources, self._max_workers = pack_resources, sys.maxsize if max_workers is None else max_workers
-        self._may_grow, self._memory, self._clock = may_grow, memory, clock
+        self._pack_resources = pack_resources
+        self._max_workers = sys.maxsize if max_workers is None else max_workers
+        self._may_grow = may_grow
+        self._memory = memory
+        self._clock = clock
         self._requests: list[PlacementGroup] = []
         self._read_at = clock()
 

@@ -35,7 +35,8 @@ class LocalRay:
     def __init__(self) -> None:
         self._problem: BaseException | None = None
         self._is_interrupted = False
-        self._started, self._ending = threading.Event(), threading.Event()
+        self._started = threading.Event()
+        self._ending = threading.Event()
         with ExitStack() as exit_stack:
             folder = exit_stack.enter_context(make_scratch_folder(PREFIX, _choose_parent(), kill_processes))
             exit_stack.enter_context(guard_processes(folder))

@@ -110,7 +110,8 @@ class _NotPickled:
 
     def __init__(self, driver: Driver, workers: Workers) -> None:
         super().__init__()
-        self.driver, self.workers = driver, workers
+        self.driver = driver
+        self.workers = workers
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
@@ -157,7 +158,8 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
 
     def __init__(self, driver: Driver, workers: Workers, retries: Retries) -> None:
         super().__init__(driver, workers)
-        self._retries, self._lost_nodes = retries, Counter[str]()
+        self._retries = retries
+        self._lost_nodes = Counter[str]()
         self._final_deaths: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
         self._replaced_packs = set[str]()  # packs that ran out of memory: smaller ones are in their place
 
