@@ -25,7 +25,7 @@ from orchestrator.plan.configurations import Configuration
 from orchestrator.program.exit_causes import ProgramEnded
 from orchestrator.record.files.code import make_worker_modules
 from orchestrator.running.driving.pack_work import make_single_member_work
-from orchestrator.running.pack.protocol import describe_exception
+from orchestrator.running.pack.retries import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.text.wording import format_count, format_duration, format_label
 from orchestrator.trainer_choice import get_trainer

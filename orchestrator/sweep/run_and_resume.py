@@ -37,7 +37,6 @@ from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import has_checkpoint, refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
-from orchestrator.running.driving.finished import is_finished
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.session.session import Outcome, Session, open_session
 from orchestrator.sweep.children import SweepChildren
@@ -53,7 +52,7 @@ from orchestrator.sweep.specification import (
     resolve_tracking_uri,
     write_spec,
 )
-from orchestrator.sweep.train_missing import train_missing
+from orchestrator.sweep.train_missing import is_finished, train_missing
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import format_count
 from orchestrator.trainer_choice import get_trainer
@@ -157,6 +156,9 @@ def resume_sweep(
 
     If code of the sweep is missing or has changed, `accept_code_change` resumes it with the current code, which is
     recorded. After `max_seconds` it stops again.
+
+    Whether `run` comes here is decided by `cli.main.run`, whether anything is left to train by `is_finished`, which
+    packs run again by `SweepDriver._resume_recorded`, and from which step by `trainers.files.checkpoint`.
 
     Raises NotASweep, SweepLocked, DamagedLedger, UserCodeError for changed code, and SpecChanged or UserError if
     sweep.yaml or `overrides` change more than resources, budget, tracking and notify.

@@ -5,13 +5,14 @@ from contextlib import ExitStack, nullcontext
 
 from orchestrator.interface.trainer import Member
 from orchestrator.mirror.mirrored_ledger import copy_at_start
+from orchestrator.plan import search
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer
 from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.driving.finished import is_finished
+from orchestrator.running.driving.racing import is_race_over
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, open_scheduler
 from orchestrator.running.watching.meter import SpeedMeter
 from orchestrator.running.watching.progress import ProgressDisplay
@@ -23,6 +24,14 @@ from orchestrator.sweep.specification import resolve_tracking_uri
 from orchestrator.text.wording import format_count
 from orchestrator.tracking.publisher import Publisher
 from search_spaces import SweepSpec
+
+
+def is_finished(spec: SweepSpec, state: SweepState) -> bool:
+    """Return whether all configurations are drawn and scored or pruned, all packs ended, and no round follows."""
+    all_drawn = len(state.draws) == search.count_configurations(spec)
+    all_scored = all(configuration.is_done for configuration in state.configurations.values())
+    all_ended = all(pack.has_ended for pack in state.packs.values())  # also those of pruned configurations
+    return all_drawn and all_scored and all_ended and is_race_over(state)
 
 
 def _make_examples(spec: SweepSpec, state: SweepState, first_generation: Sequence[Configuration]) -> Iterator[Member]:

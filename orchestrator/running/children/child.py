@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 import psutil
 
 from orchestrator.code.packages import make_module_command
-from orchestrator.running.pack.protocol import describe_exception
+from orchestrator.running.pack.retries import describe_exception
 
 
 def start_child(module: str, descriptor: int, *arguments: str) -> psutil.Popen:

@@ -1,37 +1,12 @@
-"""The interface between driver and schedulers, and how the death of a pack is described. Knows no Ray."""
+"""The interface between driver and schedulers. Knows no Ray."""
 
-import os
-import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, cast
-
-from orchestrator.program.exit_causes import ProgramEnded, RetryRule
 
 if TYPE_CHECKING:
     from orchestrator.plan.packing.packs import Cluster
-
-WORKER_DIED = "the worker process died: it was killed, or memory ran out"
-MAX_TRACE = 20_000  # characters, from the end of a traceback
-_HERE = str(Path(__file__).parents[1])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Death:
-    """Why a pack died: one line, the traceback of an exception, and whether a retry may succeed.
-
-    `retry` is "once" after most exceptions, because the same exception is likely, and "always" if the pack was killed.
-    `out_of_memory`: whether a smaller pack may succeed.
-    """
-
-    message: str
-    trace: str | None = None
-    retry: RetryRule = "once"
-    out_of_memory: bool = False
 
 
 class ChildImportError(Exception):
@@ -146,56 +121,3 @@ def deliver_message(driver: Driver, pack_id: str, kind: str, content: Any) -> No
             driver.on_notice(pack_id, content)
         case _:
             raise ValueError(f"a worker sent a message of the unknown kind {kind!r}")
-
-
-def make_death(
-    error: BaseException, user_files: Collection[str] = (), copies: Mapping[str, str] = MappingProxyType({})
-) -> Death:
-    """Return the death by an exception, with the line that raised it; `user_files` are those of the user's modules.
-
-    Exceptions from these files are not retried, except OSError and exceptions for lack of memory. Packs run copies of
-    the user's files; message and traceback name the files that the user edits, by `copies` (`map_copies`).
-    """
-    if isinstance(error, ProgramEnded):
-        trace = None if error.trace is None else _name_originals(error.trace, copies)
-        return Death(message=_name_originals(error.message, copies), trace=trace, retry=error.retry)
-
-    # An exception from the user's code is likely to be raised again; the state of the machine may change.
-    frames = traceback.extract_tb(error.__traceback__)
-    user_frames = [frame for frame in frames if frame.filename in user_files]
-    may_pass = not user_frames or isinstance(error, OSError)
-    is_out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    message = describe_exception(error, [(frame.filename, frame.lineno) for frame in user_frames or frames])
-    trace = "".join(traceback.format_exception(type(error), error, _cut_traceback(error)))
-    return Death(
-        message=_name_originals(message, copies),
-        trace=_name_originals(trace, copies)[-MAX_TRACE:],
-        retry="once" if is_out_of_memory or may_pass else "never",
-        out_of_memory=is_out_of_memory,
-    )
-
-
-def _name_originals(text: str, copies: Mapping[str, str]) -> str:
-    """Return a text with the user's folders in place of the folders of their copies."""
-    for copy, original in copies.items():
-        text = text.replace(f"{copy}{os.sep}", f"{original}{os.sep}")
-    return text
-
-
-def _cut_traceback(error: BaseException) -> TracebackType | None:
-    """Return the traceback without the scheduler's frames, so that it is the same under all schedulers."""
-    trace = error.__traceback__
-    while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(_HERE):
-        trace = trace.tb_next
-    return trace
-
-
-def describe_exception(error: BaseException, locations: Sequence[tuple[str, Any]]) -> str:
-    """Return an exception in one line, with the last of its (file, line) `locations` outside libraries.
-
-    (ValueError("no"), [("mine.py", 3), ("/lib/python3.11/site.py", 9)]) -> "ValueError: no (mine.py:3)"
-    """
-    user_locations = [(file, line) for file, line in locations if "/lib/python" not in file] or locations
-    where = f" ({user_locations[-1][0]}:{user_locations[-1][1]})" if user_locations else ""
-    lines = str(error).strip().splitlines()
-    return (f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__) + where

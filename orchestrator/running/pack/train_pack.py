@@ -20,7 +20,7 @@ from orchestrator.machine.exhaustion import find_out_of_space, raise_out_of_spac
 from orchestrator.program.exit_causes import RetryRule
 from orchestrator.record.files.code import list_imported_files, map_copies
 from orchestrator.record.ledger.folders import STOP_FILE
-from orchestrator.running.pack.protocol import MAX_TRACE, make_death
+from orchestrator.running.pack.retries import MAX_TRACE, make_death
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from trainers.evaluation.results import Evaluation, Progress
 

@@ -20,8 +20,8 @@ from orchestrator.machine.exhaustion import raise_out_of_space
 from orchestrator.machine.gpus import compute_smallest_share, free_memory, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.files.code import list_imported_files, map_copies
-from orchestrator.running.pack.protocol import Death, Driver, DriverStopped, deliver_message, make_death, shield_driver
-from orchestrator.running.pack.retries import Retries
+from orchestrator.running.pack.protocol import Driver, DriverStopped, deliver_message, shield_driver
+from orchestrator.running.pack.retries import Death, Retries, make_death
 from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
     PackReporter,

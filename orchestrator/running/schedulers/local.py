@@ -18,14 +18,8 @@ from orchestrator.errors import OutOfSpace
 from orchestrator.machine.cpus import count_cores
 from orchestrator.machine.gpus import count_gpu_packs, list_gpu_slots, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
-from orchestrator.running.pack.protocol import (
-    WORKER_DIED,
-    ChildImportError,
-    Death,
-    Driver,
-    deliver_message,
-)
-from orchestrator.running.pack.retries import Retries
+from orchestrator.running.pack.protocol import ChildImportError, Driver, deliver_message
+from orchestrator.running.pack.retries import WORKER_DIED, Death, Retries
 from orchestrator.running.schedulers.local_worker import decode_message
 from orchestrator.text.wording import format_count
 from search_spaces import Resources

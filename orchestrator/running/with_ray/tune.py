@@ -21,16 +21,8 @@ from ray.tune.search import Searcher
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.plan.packing.packs import Cluster
-from orchestrator.running.pack.protocol import (
-    WORKER_DIED,
-    Death,
-    Driver,
-    DriverStopped,
-    deliver_message,
-    describe_exception,
-    shield_driver,
-)
-from orchestrator.running.pack.retries import Retries
+from orchestrator.running.pack.protocol import Driver, DriverStopped, deliver_message, shield_driver
+from orchestrator.running.pack.retries import WORKER_DIED, Death, Retries, describe_exception
 from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
 from orchestrator.running.with_ray.nodes import NodeMemory, Workers, make_pack_resources
 from orchestrator.running.with_ray.start import make_tune_folder

@@ -14,8 +14,7 @@ from orchestrator.program.exit_causes import ProgramEnded
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.pack import train_pack as trainable
-from orchestrator.running.pack.protocol import MAX_TRACE, Death, make_death
-from orchestrator.running.pack.retries import Retries
+from orchestrator.running.pack.retries import MAX_TRACE, Death, Retries, make_death
 from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
 from orchestrator.running.watching.status import NO_TRACE, make_trace_lines
 from orchestrator.running.with_ray import tune

@@ -17,8 +17,7 @@ from orchestrator.record.state.repackings import describe_repacking, describe_re
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.pack.protocol import Death
-from orchestrator.running.pack.retries import Retries
+from orchestrator.running.pack.retries import Death, Retries
 from orchestrator.running.schedulers import inline, local, local_worker
 from orchestrator.running.with_ray.tune import TuneEventCallback
 from tests.orchestrator.running.ledgers import keyed, sets
