@@ -294,7 +294,8 @@ def _draw_image(summary: Summary) -> str:
     from orchestrator.figures.on_axes import plot_curves
 
     # A figure without pyplot leaves the caller's figures alone.
-    figure, content = Figure(figsize=FIGURE_SIZE, layout="constrained"), io.BytesIO()
+    figure = Figure(figsize=FIGURE_SIZE, layout="constrained")
+    content = io.BytesIO()
     plot_curves(summary, figure.subplots())
     figure.savefig(content, format="png", dpi=100)
     return f'<img alt="median curves" src="data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}">'

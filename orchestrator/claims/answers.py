@@ -116,7 +116,8 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     difference and a difference that is not negligible, is true. Saturated pairs do not support it
     (`compute_saturated_share`).
     """
-    bound, differences = claim.no_effect_bound, subtract_values(*pair_arms(arms))
+    bound = claim.no_effect_bound
+    differences = subtract_values(*pair_arms(arms))
     if claim.statistic == "mean":
         return _compute_from_rows(answer_mean, differences)
     saturated_share = compute_saturated_share(arms) if bound is not None else 0.0
@@ -154,7 +155,8 @@ def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues])
     An interval outside of this range has the p-value of the sign test against the nearer end.
     """
     # A single arm is compared with `around`.
-    rows, saturated_share = arms[0].values, 0.0
+    rows = arms[0].values
+    saturated_share = 0.0
     if len(arms) == 2:
         saturated_share = compute_saturated_share(arms)
         first, second = pair_arms(arms)
@@ -246,7 +248,8 @@ def _bound_steps(
 
 def _answer_share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
-    successful, null = _find_successes(claim, arms[0]), _choose_null(claim)
+    successful = _find_successes(claim, arms[0])
+    null = _choose_null(claim)
 
     def compute_answer(successful: NDArray[np.bool_]) -> Answer:
         hits, n = int(successful.sum()), len(successful)
@@ -284,7 +287,8 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     `n` counts the independent units of the design of the search, as in reports. With `hold_others` the effect is the
     slope with the other searched keys, except those of weight averages, held fixed, in standard deviations of ranks.
     """
-    key, arm = str(claim.key), arms[0]
+    key = str(claim.key)
+    arm = arms[0]
     searched = {config_id: dict(sweep.state.configurations[config_id].values) for config_id in arm.config_ids}
     if not any(key in values for values in searched.values()):
         raise UserError(
@@ -292,7 +296,8 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
         )
 
     # A configuration whose seeds all failed has no value, so the trend leaves it out.
-    design, by_context = read_design(sweep.state), dict(list(arm.values.groupby(level="context")))
+    design = read_design(sweep.state)
+    by_context = dict(list(arm.values.groupby(level="context")))
     seed_values: dict[str, dict[int, float]] = {
         config_id: {int(str(seed)): float(value) for seed, value in by_context[context].droplevel("context").items()}
         for config_id, context in arm.contexts.items()
@@ -380,14 +385,16 @@ def _find_successes(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
 def answer_median(values: Values, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null` without ties."""
     values = _snap_to_bounds(values, null)
-    estimate, p = estimate_median(values, "seeds"), _compute_sign_p(values, null)
+    estimate = estimate_median(values, "seeds")
+    p = _compute_sign_p(values, null)
     return Answer(effect=estimate.value, low=estimate.low, high=estimate.high, p=p, null=null, n=estimate.n)
 
 
 def answer_mean(values: Values) -> Answer:
     """Return the mean over seeds, Student's interval and test against 0; the sign test if all values are equal."""
     # Equal values have no standard error, so the sign test decides.
-    estimate, p = estimate_mean(values, "seeds"), math.nan
+    estimate = estimate_mean(values, "seeds")
+    p = math.nan
     if estimate.high > estimate.low:
         p = float(stats.ttest_1samp(values, 0.0).pvalue)
     elif not math.isnan(estimate.low):

@@ -83,7 +83,8 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
         )
 
     # Masks are taken before another arm is subtracted, because differences have other ends.
-    metrics, lengths = arm.metric or claim.metric, claim.lengths if arm.lengths is None else arm.lengths
+    metrics = arm.metric or claim.metric
+    lengths = claim.lengths if arm.lengths is None else arm.lengths
     table = _index_by_context(_read_table(sweep, config_ids, metrics, average, lengths, claim.evaluation), contexts)
     is_learned = _mask_learned(claim, sweep, contexts, average, table.index)
     is_at_floor, is_at_ceiling = _mask_saturated(table, claim, sweep.make_table(metrics, average, claim.evaluation))

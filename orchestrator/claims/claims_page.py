@@ -78,7 +78,8 @@ def _map_judged_tests(judgements: Sequence[Judgement]) -> dict[str, Judgement]:
 
 def make_headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     """Return the table of headlines with a claim and its verdict; empty without any."""
-    judged, by_id = _map_judged_tests(judgements), {judgement.claim.id: judgement for judgement in judgements}
+    judged = _map_judged_tests(judgements)
+    by_id = {judgement.claim.id: judgement for judgement in judgements}
     rows = []
     for headline in file.headlines:
         if headline.claim is None:
@@ -176,7 +177,8 @@ def make_claims_table(groups: Sequence[Sequence[Judgement]]) -> str:
     rows = []
     for tests in sorted(groups, key=lambda tests: sweeps.index(tests[0].claim.sweep)):
         judged = find_judged_test(tests)
-        effects, verdicts = [describe_effect(judged.claim, judged.answer)], [f"**{judged.verdict_text}**"]
+        effects = [describe_effect(judged.claim, judged.answer)]
+        verdicts = [f"**{judged.verdict_text}**"]
         if len(tests) > 1:
             effects += [
                 f"{name}: {describe_effect(test.claim, test.unpooled_answer or test.answer)}"

@@ -29,7 +29,8 @@ def describe_value(claim: Claim, name: str) -> str:
     """Return the value of a seed in an arm as text: metric, lengths, the subtracted arm and the divisor."""
     # A subtracted arm usually has the same metrics, which are named once.
     arm = claim.arms[name]
-    quantity, minus = _describe_arm_metrics(claim, arm), ""
+    quantity = _describe_arm_metrics(claim, arm)
+    minus = ""
     if arm.minus is not None:
         other = _describe_arm_metrics(claim, claim.arms[arm.minus])
         minus = f", minus that of {arm.minus}" if other == quantity else ""
@@ -86,7 +87,8 @@ def describe_question(claim: Claim) -> str:
     # A value that both arms share is named once.
     first, second = claim.compare[0], claim.compare[-1]
     values = [describe_value(claim, name) for name in claim.compare]
-    quantity, is_shared = values[0], values[0] == values[-1]
+    quantity = values[0]
+    is_shared = values[0] == values[-1]
     first_side, second_side = (f"{name} ({value})" for name, value in ((first, values[0]), (second, values[-1])))
     direction = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
 

@@ -171,8 +171,10 @@ def _describe_pooling(judgement: Judgement) -> str:
 def _describe_learned(claim: Claim) -> str:
     """Return the introduction of the effect over seeds that learned the task, with the threshold."""
     assert claim.learned is not None
-    rule, prefixes = claim.learned, {"mean": "", "min": "the smallest ", "max": "the largest "}
-    metric, lengths = f"{prefixes[rule.reduce]}{describe_metrics(rule.metric)}", describe_lengths(rule.lengths)
+    rule = claim.learned
+    prefixes = {"mean": "", "min": "the smallest ", "max": "the largest "}
+    metric = f"{prefixes[rule.reduce]}{describe_metrics(rule.metric)}"
+    lengths = describe_lengths(rule.lengths)
     condition = f"{metric} at {lengths} {describe_bound(rule)}"
     return f"Over the seeds that learned the task, with {condition} in every arm, which decides nothing"
 

@@ -31,7 +31,8 @@ from orchestrator.text.wording import NOT_REACHED
 from search_spaces.grammar.claims import Claim
 
 # The axis of lengths is logarithmic if they are few and the last is many times the first.
-MAX_LOG_LENGTHS, MIN_LOG_RATIO = 8, 8
+MAX_LOG_LENGTHS = 8
+MIN_LOG_RATIO = 8
 COLOURS = 64  # of a PNG; a full-colour PNG has three times the bytes
 DRAWN_QUESTIONS = ("difference", "equivalence", "ratio", "bound")  # others are about shares or searches
 
@@ -144,7 +145,8 @@ def _read_lengths(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> pd.DataFr
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None:
     """Draw the sorted paired values of seeds and their interval; infinite values as crosses at the top."""
     # The arms have the seeds of this test alone, so the interval must not pool those of earlier tests.
-    claim, answer = judgement.claim, judgement.unpooled_answer or judgement.answer
+    claim = judgement.claim
+    answer = judgement.unpooled_answer or judgement.answer
     if not claim.metric[0].startswith("steps_to_"):
         arms = replace_failed_by_worst(arms)
     rows = arms[0].values
@@ -152,7 +154,8 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
         rows = (divide_values if claim.question == "ratio" else subtract_values)(*pair_arms(arms))
     values = np.sort(compute_seed_medians(rows))
 
-    ranks, is_finite = np.arange(1, len(values) + 1), np.isfinite(values)
+    ranks = np.arange(1, len(values) + 1)
+    is_finite = np.isfinite(values)
     if answer is not None and math.isfinite(answer.low) and math.isfinite(answer.high):
         axes.axhspan(answer.low, answer.high, color=BLUE, alpha=0.2, linewidth=0)
         axes.axhline(answer.effect, color=BLUE, linewidth=2)

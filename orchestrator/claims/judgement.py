@@ -9,9 +9,15 @@ from orchestrator.claims.arm_values import ArmValues
 from orchestrator.claims.sweep_curves import SweepCurves
 from search_spaces.grammar.claims import Claim
 
-HELD, CONTRADICTED, NO_EFFECT = "held", "contradicted", "no effect"  # NO_EFFECT is followed by its bound
-UNDECIDED, NOT_TESTED = "undecided", "not tested"
-NOT_LEARNED, CONTROL_FAILED = "not learned", "its control"  # the first words of reasons of NOT_TESTED
+HELD = "held"
+CONTRADICTED = "contradicted"
+NO_EFFECT = "no effect"  # followed by its bound
+UNDECIDED = "undecided"
+NOT_TESTED = "not tested"
+
+# The first words of reasons of NOT_TESTED.
+NOT_LEARNED = "not learned"
+CONTROL_FAILED = "its control"
 VERDICTS = (HELD, CONTRADICTED, NO_EFFECT, UNDECIDED, NOT_TESTED)
 SIGNIFICANCE_LEVEL = 0.05
 SUGGESTED_SEEDS = (9, 12, 17, 24, 36, 48)  # numbers of seeds that may be suggested

@@ -85,7 +85,8 @@ def _describe_digests(claim: Claim, state: SweepState, values: Mapping[str, Mapp
 
     # Claims with the digest of today's values; older versions left out the bound of no effect.
     extended = ", which was extended since" if len(state.specs) > 1 else ""
-    deciding, registered = read_deciding_values(claim), values.get(claim.id, {})
+    deciding = read_deciding_values(claim)
+    registered = values.get(claim.id, {})
     if state.claims[claim.id] == compute_digest(deciding):
         return f"registered before the sweep ran{extended}"
     if state.claims[claim.id] == compute_digest({**deciding, "negligible": claim.negligible}):
@@ -115,7 +116,8 @@ def list_changes(state: SweepState, file: ClaimsFile) -> list[tuple[str, object,
         return []
 
     # The record has the direction of the metric if the file omits it.
-    recorded_spec, file_spec = parse_recorded(state.spec, "the specification"), load_sweep(path)
+    recorded_spec = parse_recorded(state.spec, "the specification")
+    file_spec = load_sweep(path)
     if file_spec.direction_is_assumed:
         from orchestrator.plan.checks.sweep_file_checks import complete_objective  # imports the registries
 

@@ -40,7 +40,8 @@ class SweepCurves:
         curves: pd.DataFrame | None = None,
         registered: dict[str, dict[str, Any]] | None = None,
     ) -> None:
-        self.folder, self.state = folder, state
+        self.folder = folder
+        self.state = state
         if curves is not None:
             self.curves = curves
         if registered is not None:
@@ -94,7 +95,8 @@ class SweepCurves:
         Failed seeds count as the objective says. Without metrics, as for a difference of arms, or without a common
         direction, no value is the worst, and a failed seed makes the median NaN.
         """
-        seed_values, direction = list(values), self.choose_direction(metrics)
+        seed_values = list(values)
+        direction = self.choose_direction(metrics)
         if not seed_values or direction == "none":
             return float(np.median(seed_values)) if seed_values else math.nan
         score = score_seeds(seed_values, self.objective.failed_seeds, direction)
@@ -181,11 +183,9 @@ class SweepCurves:
                 )
 
         # Between trained by all and trained by none are lengths that only some configurations train on.
-        trained_by_all, trained_by_any, selection = (
-            set.intersection(*trained),
-            set.union(*trained),
-            self.objective.lengths,
-        )
+        trained_by_all = set.intersection(*trained)
+        trained_by_any = set.union(*trained)
+        selection = self.objective.lengths
         return {
             "all": tuple(all_lengths),
             "trained": tuple(length for length in all_lengths if length in trained_by_all),

@@ -79,7 +79,8 @@ def decide_verdicts(groups: Sequence[Sequence[Judgement]], file: ClaimsFile) -> 
         tested_ids -= untested_ids
 
     # More seeds mean a further test of the claim, which enlarges the family by one.
-    page, family = list(decided.values()), file.family + 1
+    page = list(decided.values())
+    family = file.family + 1
     decided = {claim_id: add_seeds_needed(judgement, page, family) for claim_id, judgement in decided.items()}
 
     # All tests of a group get its verdict.
@@ -108,7 +109,8 @@ def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: in
     # Only an undecided claim that was asked once can still be decided by more seeds.
     if judgement.answer is None or judgement.answer.extrapolate is None or judgement.verdict != UNDECIDED:
         return judgement
-    extrapolate, larger_counts = judgement.answer.extrapolate, [n for n in SUGGESTED_SEEDS if n > judgement.answer.n]
+    extrapolate = judgement.answer.extrapolate
+    larger_counts = [n for n in SUGGESTED_SEEDS if n > judgement.answer.n]
     if not larger_counts or judgement.claim.asked_again:
         return judgement
 
@@ -168,7 +170,8 @@ def _answer_claim(claim: Claim, sweep: SweepCurves, arms: Mapping[str, ArmValues
     reason = ""
     if learned_answer is not None and learned_answer.n < learned_answer.n_needed <= answer.n:
         counts = ", ".join(f"{arm.name} {arm.seeds_learned} of {arm.seeds}" for arm in compared_arms)
-        reason, answer = f"{NOT_LEARNED} ({counts} seeds)", replace(answer, effect=math.nan)
+        reason = f"{NOT_LEARNED} ({counts} seeds)"
+        answer = replace(answer, effect=math.nan)
     elif answer.n < answer.n_needed or math.isnan(answer.low):
         too_few = f"{answer.n} of {max(answer.n_trained, answer.n_needed)} {answer.unit}"
         reason = answer.reason if answer.reason and answer.n >= answer.n_needed else too_few
@@ -222,7 +225,10 @@ def _decide_test(
         return decided[claim_id]
     decided[claim_id] = judgement = judged[claim_id]
     holm_p = corrected_p.get(claim_id, math.nan)
-    claim, answer, verdict, reason = judgement.claim, judgement.answer, NOT_TESTED, judgement.reason
+    claim = judgement.claim
+    answer = judgement.answer
+    verdict = NOT_TESTED
+    reason = judgement.reason
     control_id = judged_ids.get(claim.control or "")
     control = None
     if control_id not in (None, claim_id):
@@ -236,7 +242,8 @@ def _decide_test(
         if verdict == UNDECIDED:
             reason = f"after {format_count(answer.n, answer.unit[:-1])}"
         elif not holm_p <= SIGNIFICANCE_LEVEL:
-            verdict, reason = UNDECIDED, f"(p = {answer.p:.2g}, {holm_p:.2g} after Holm's correction)"
+            verdict = UNDECIDED
+            reason = f"(p = {answer.p:.2g}, {holm_p:.2g} after Holm's correction)"
     decided[claim_id] = replace(judgement, verdict=verdict, reason=reason, holm_p=holm_p)
     return decided[claim_id]
 
@@ -245,7 +252,8 @@ def judge_interval(claim: Claim, answer: Answer) -> str:
     """Return the verdict of an interval without its p-value; UNDECIDED if it is inconclusive."""
     low, high, null = answer.low, answer.high, answer.null
     if claim.question == "equivalence":
-        lower, upper = null - (claim.within or 0.0), null + (claim.within or 0.0)
+        lower = null - (claim.within or 0.0)
+        upper = null + (claim.within or 0.0)
         if lower <= low and high <= upper:
             return HELD
         return CONTRADICTED if high < lower or low > upper else UNDECIDED

@@ -74,7 +74,8 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
         if not (files or tree.commit or tree.problem):
             continue
         digests = {name: _compute_short_digest(content) for name, content in files.items()}
-        bytes_left, not_copied = MAX_COPY_BYTES, []
+        bytes_left = MAX_COPY_BYTES
+        not_copied = []
         for name, content in files.items():
             if is_credential_name(name) or len(content) > bytes_left:
                 not_copied.append(name)
@@ -146,7 +147,8 @@ def find_changed_code(recorded: Mapping[str, Any]) -> list[str]:
 
 def find_version_change(codes: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return the versions of lengthwise in the latest record and now, if both are known and differ."""
-    recorded, current = codes[-1]["version"] if codes else None, read_version("lengthwise")
+    recorded = codes[-1]["version"] if codes else None
+    current = read_version("lengthwise")
     return (recorded, current) if recorded and current and recorded != current else None
 
 

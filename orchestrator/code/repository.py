@@ -72,7 +72,8 @@ class RepositoryReader:
     """A reader of the repositories of folders, in threads; leaving the context kills git processes that still run."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        self._lock, self._closed = threading.Lock(), False
+        self._lock = threading.Lock()
+        self._closed = False
         self._processes: list[subprocess.Popen[bytes]] = []
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="lengthwise-git")
         roots = dict.fromkeys(map(find_root, folders))
@@ -158,7 +159,9 @@ class RepositoryReader:
             exit_stack.callback(timeout.cancel)
             with process:
                 assert process.stdout is not None
-                sha256, size, chunks = hashlib.sha256(), 0, list[bytes]()
+                sha256 = hashlib.sha256()
+                size = 0
+                chunks = list[bytes]()
                 while chunk := process.stdout.read(2**20):
                     sha256.update(chunk)
                     chunks += [chunk] if size < MAX_DIFF_BYTES else []

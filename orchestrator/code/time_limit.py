@@ -26,7 +26,8 @@ def time_limit(action: str, limit: float = math.inf) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    start_seconds, has_noticed = time.thread_time(), False
+    start_seconds = time.thread_time()
+    has_noticed = False
 
     def on_alarm(*_: object) -> None:
         nonlocal has_noticed

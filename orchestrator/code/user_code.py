@@ -245,7 +245,9 @@ def _read_source(module: str, root: Path, *, installed: bool) -> CodeSource:
 def _list_module_files(module: str, root: Path, *, beside: bool) -> list[Path]:
     """Return the files of a module and, with `beside`, of modules beside it that it imports, directly or indirectly."""
     # A module beside it can change results as well, so its files count for the digest.
-    tops_to_visit, visited, files = [module.partition(".")[0]], set[str](), list[Path]()
+    tops_to_visit = [module.partition(".")[0]]
+    visited = set[str]()
+    files = list[Path]()
     while tops_to_visit:
         top = tops_to_visit.pop()
         if top in visited or top in LENGTHWISE_PACKAGES:

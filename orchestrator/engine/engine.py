@@ -308,7 +308,8 @@ class Engine:
 
 def _compute_start_shares(member: MemberConfig) -> InitialWeightShares:
     """Return (share, remedy) of each average that consists mostly of initial weights even after the last step."""
-    steps, averages = member.steps, member.training.averages
+    steps = member.steps
+    averages = member.training.averages
     shares = {label: average.start_share(steps) for label, average in averages.items()}
     large_shares = {label: share for label, share in shares.items() if share > LARGE_SHARE}
     return {label: (share, averages[label].start_remedy(steps)) for label, share in large_shares.items()}
@@ -344,7 +345,8 @@ def estimate_cost_or_refuse(member: MemberConfig) -> Cost:
 
 def count_equivalent_steps(member: MemberConfig) -> float:
     """Return the training steps of a member, plus its evaluations expressed in steps of the same cost."""
-    steps, evaluation = member.training.steps, member.evaluation
+    steps = member.training.steps
+    evaluation = member.evaluation
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
     return steps + EVALUATED_ROW_COST * member.evaluation_passes * rows / member.training.batch_size

@@ -14,7 +14,8 @@ from typing import Any
 from orchestrator.code.code_record import compute_engine_digest
 from orchestrator.code.provenance import read_version
 
-ENGINE, MODULE = "engine", "module "  # keys: the digest of trainers; prefix of the digests of user modules
+ENGINE = "engine"  # the key of the digest of trainers
+MODULE = "module "  # begins the keys of the digests of user modules
 PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna")
 VARIABLES = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DYNAMIC", "OMP_DYNAMIC", "MKL_CBWR"),

@@ -21,7 +21,8 @@ from orchestrator.text.wording import format_ranges
 FORMATS = ("pdf", "svg", "png")
 DEFAULT_SIZE = (3.3, 2.4)  # inches: one column of a two-column page
 MIN_INCHES, MAX_INCHES = 1.0, 40.0  # of a side
-CHARACTERS_PER_INCH, LABEL_CHARACTERS_PER_INCH = 22, 15  # average in legends and in axis labels
+CHARACTERS_PER_INCH = 22  # average in legends
+LABEL_CHARACTERS_PER_INCH = 15  # average in axis labels
 STYLE = {
     "pdf.fonttype": 42,  # TrueType, which journals require; matplotlib's default is Type 3
     "svg.fonttype": "path",
@@ -83,7 +84,8 @@ def make_caption(summary: Summary, labels: Mapping[str, str]) -> str:
     """Return sentences for the caption of the curves of the labelled configurations, or of all."""
     # A caption that counts only the drawn configurations would hide failures in the others.
     rows = select_labelled_rows(summary, labels) or summary.rows
-    ran, failed = sum(row.seeds_run for row in rows), sum(row.seeds_failed for row in rows)
+    ran = sum(row.seeds_run for row in rows)
+    failed = sum(row.seeds_failed for row in rows)
     totals = ""
     if len(rows) < len(summary.rows):
         totals = f"; of all {len(summary.rows)} configurations {summary.seeds_run} and {summary.seeds_failed}"

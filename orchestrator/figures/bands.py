@@ -27,7 +27,8 @@ GROUP_STYLES: dict[str, dict[str, Any]] = {
 }
 
 # Estimated before anything is drawn: the part of a figure's width that its axes take, and the width of a character.
-AXES_SHARE, CHARACTER_INCHES = 0.8, 0.065
+AXES_SHARE = 0.8
+CHARACTER_INCHES = 0.065
 FONT_SIZES = (8, 6)  # of the names of groups; CHARACTER_INCHES is of the first
 
 SOLID: tuple[tuple[Any, str], ...] = (("-", "o"),)
@@ -63,7 +64,8 @@ def plot_configurations(
     # The first configuration is drawn last, on top of the others.
     for rank, row in reversed(list(enumerate(coloured))):
         if row.config_id in bands:
-            colour, (style, marker) = PALETTE[rank % len(PALETTE)], styles[rank % len(styles)]
+            colour = PALETTE[rank % len(PALETTE)]
+            style, marker = styles[rank % len(styles)]
             line = draw_band(axes, bands[row.config_id], colour, prominent=rank == 0, style=style, marker=marker)
             lines.insert(0, line)
             if crosses:

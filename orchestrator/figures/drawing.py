@@ -49,7 +49,8 @@ def save_figure(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
 
     # The layout of a caller's figure stays.
     path.parent.mkdir(parents=True, exist_ok=True)
-    content, figure = io.BytesIO(), draw()
+    content = io.BytesIO()
+    figure = draw()
     if figure.axes and figure.get_layout_engine() is None:
         figure.set_layout_engine("constrained")
     figure.savefig(content, format="png", dpi=150, metadata={"Software": None, "lengthwise": digest})

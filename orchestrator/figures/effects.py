@@ -60,7 +60,8 @@ class Panel:
 def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
     """Draw the score of every configuration against a searched key on `axes`, with quartiles over seeds."""
     panel = _make_panel(summary, key)
-    domain, worst = summary.searched[key], get_worst_value(summary.objective.direction)
+    domain = summary.searched[key]
+    worst = get_worst_value(summary.objective.direction)
     _scale_axes(axes, panel, summary)
     if domain not in ("choice", "grid") and is_numeric([dot.value for dot in panel.dots]):
         _draw_numbers(axes, key, panel, domain, worst)
@@ -104,7 +105,8 @@ def _draw_numbers(axes: Axes, key: str, panel: Panel, domain: str, worst: float)
     bins = compute_binned_medians(x, [dot.outcome.median for dot in panel.dots], worst)
     bins = [point for point in bins if math.isfinite(point.median)]
     if len(bins) > 1:
-        centre, median = [point.x for point in bins], [point.median for point in bins]
+        centre = [point.x for point in bins]
+        median = [point.median for point in bins]
         low, high = (
             [_replace_infinite(getattr(point, edge), point.median) for point in bins] for edge in ("q25", "q75")
         )
@@ -167,7 +169,8 @@ def _draw_points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
     for first, colour, marker, size in ((False, BLUE, "o", 5), (True, PALETTE[0], "*", 11)):
         drawn = [(position, outcome) for position, outcome, is_first in points if is_first == first]
         if drawn:
-            positions, medians = [position for position, _ in drawn], [outcome.median for _, outcome in drawn]
+            positions = [position for position, _ in drawn]
+            medians = [outcome.median for _, outcome in drawn]
             low = [_replace_infinite(outcome.q25, outcome.median) for _, outcome in drawn]
             high = [_replace_infinite(outcome.q75, outcome.median) for _, outcome in drawn]
             axes.vlines(positions, low, high, color=colour, linewidth=1, alpha=0.45, capstyle="projecting")

@@ -50,7 +50,8 @@ def plot_curves(
     # More curves than colours cannot be told apart, so the others are grey.
     coloured = drawn_rows if rows or len(drawn_rows) <= MAX_COLOURED else drawn_rows[:FIRST_COLOURED]
     grey = drawn_rows[len(coloured) :]
-    labels, crosses = labels or {}, metric in summary.unreached_metrics
+    labels = labels or {}
+    crosses = metric in summary.unreached_metrics
     shade_groups(axes, summary.find_length_groups(drawn_rows[0], metric), labels=True)
     styles = DISTINCT_IN_GREY if distinct_in_grey else SOLID
     lines = plot_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)

@@ -90,7 +90,8 @@ def _make_label(comparison: SweepComparison) -> str:
     """Return the legend of a comparison: names of the sweeps, and numbers of configurations and seeds."""
     # All lengths have the same seeds, so the first one is described.
     first_length = comparison.by_length[0]
-    failed, outcome = first_length.first_failed + first_length.second_failed, first_length.outcome
+    failed = first_length.first_failed + first_length.second_failed
+    outcome = first_length.outcome
     unpaired = f"{outcome.n} and {outcome.n_second} seeds, not paired"
     seeds = format_count(outcome.n, "paired seed") if outcome.paired else unpaired
     failures = f", {format_count(failed, 'member')} failed" if failed else ""

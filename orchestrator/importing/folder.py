@@ -37,7 +37,9 @@ class ImportedSweepWriter:
         configurations: Sequence[Mapping[str, Any]],
         objective: Objective,
     ) -> None:
-        self._results, self._members, self._objective = results, members, objective
+        self._results = results
+        self._members = members
+        self._objective = objective
         self._configurations = configurations
 
     def write(self, ledger: Ledger) -> SweepState:
@@ -83,7 +85,8 @@ class ImportedSweepWriter:
 
     def _write_evaluations(self, folder: Path, pack_id: str, pack: ImportedPack) -> Iterator[dict[str, Any]]:
         """Write the curves of a pack, a file for each step, and yield the record of each evaluation."""
-        member_ids, failed_at = self._list_member_ids(pack), self._find_failure_steps(pack)
+        member_ids = self._list_member_ids(pack)
+        failed_at = self._find_failure_steps(pack)
         for step, rows in ((int(str(step)), rows) for step, rows in pack.rows.groupby("step", sort=True)):
             columns = tuple(rows[name].to_numpy() for name in ("member", "average", "metric", "length", "value"))
             labels = (member_ids, self._results.averages, self._results.metrics)
@@ -108,7 +111,8 @@ class ImportedSweepWriter:
 
     def _find_failure_steps(self, pack: ImportedPack) -> np.ndarray[Any, Any]:
         """Return each member's first step with a judged NaN, NOT_FAILED if its last step has none, (members,)."""
-        rows, objective = pack.rows, self._objective
+        rows = pack.rows
+        objective = self._objective
         nan_rows = rows[
             (rows["metric"] == self._results.metrics.index(objective.metric))
             & (rows["average"] == self._results.averages.index(objective.average))

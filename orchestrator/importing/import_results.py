@@ -117,7 +117,8 @@ def import_rows(
     """
     # Refuse invalid results before anything is written.
     results = check_rows(rows, columns=columns, seed_column=seed_column, step=step)
-    metric, average = next(iter(options.directions)), _choose_average(results, options)
+    metric = next(iter(options.directions))
+    average = _choose_average(results, options)
     members = group_members(results, metric, average, missing)
     lengths = _choose_lengths(results, members, metric, options)
     if unknown_metrics := [metric for metric in options.directions if metric not in results.metrics]:
@@ -134,7 +135,8 @@ def import_rows(
     first_fields = _make_first_fields(results, members, spec)
 
     # A folder without all of its records could not be imported again, so remove it if writing fails.
-    configurations, folder = _make_configuration_fields(results, members, options), storage / spec.name
+    configurations = _make_configuration_fields(results, members, options)
+    folder = storage / spec.name
     fetch_sweep(folder)
     with create_ledger(folder, first_fields) as ledger, Interrupts() as interrupts:
         try:
@@ -279,7 +281,9 @@ def _make_configuration_fields(
     results: Results, members: ImportedMembers, options: ImportOptions
 ) -> list[dict[str, Any]]:
     """Return the ledger fields of each configuration."""
-    fields, measured_ids, steps = list[dict[str, Any]](), set[str](), _list_varying_steps(members)
+    fields = list[dict[str, Any]]()
+    measured_ids = set[str]()
+    steps = _list_varying_steps(members)
     for number in range(len(members.measured)):
         # The fields of a member without its seed are those of the configuration, so any seed will do.
         sections = _make_sections(results, members, options, number)

@@ -156,7 +156,8 @@ def _select_measured_rows(
     lengths, length_index_R = np.unique(rows["length"].to_numpy(), return_inverse=True)
     shape = (len(results.averages), len(results.metrics), len(lengths))
     cell_R = np.ravel_multi_index((rows["average"], rows["metric"], length_index_R), shape)
-    configuration_R, step_R = rows["configuration"].to_numpy(), rows["step"].to_numpy()
+    configuration_R = rows["configuration"].to_numpy()
+    step_R = rows["step"].to_numpy()
     codes_R = configuration_R * np.prod(shape) + cell_R
     measured_codes = np.unique(codes_R[step_R == last_steps[configuration_R]])
     is_measured_R = (step_R <= last_steps[configuration_R]) & np.isin(codes_R, measured_codes)
@@ -217,7 +218,8 @@ def _describe_incomplete_members(
     results: Results, incomplete_codes: Codes, codes: Codes, seeds: Codes, last_steps: Codes
 ) -> str:
     """Return a message on members without a value at the last step, with the options for them."""
-    codes_with_rows, lines = set(codes.tolist()), []
+    codes_with_rows = set(codes.tolist())
+    lines = []
     for code in incomplete_codes[:MAX_SHOWN].tolist():
         configuration, seed_index = divmod(code, len(seeds))
         reason = f"no row at its last step, {last_steps[configuration]}" if code in codes_with_rows else "no row"

@@ -110,7 +110,9 @@ def read_wandb(path: Path, naming: Naming, step_column: str | None = None) -> Im
 def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> ImportedRows:
     """Return the rows of the trials in a Ray Tune folder: lines of result.json, settings of params.json."""
     # Each trial has a folder with its settings, and a line of results for each training iteration.
-    settings, points, locations = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
+    settings = list[dict[str, Any]]()
+    points = list[tuple[Any, ...]]()
+    locations = list[str]()
     step = step_column or TUNE_STEP
     for run, file in enumerate(sorted(path.rglob(RESULTS))):
         params = file.with_name(PARAMS)
@@ -135,7 +137,9 @@ def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
 
     # A run may log thousands of metrics, so only the points of those that match are read.
     pattern = _compile_pattern(naming)
-    settings, points, locations = list[dict[str, Any]](), list[tuple[Any, ...]](), list[str]()
+    settings = list[dict[str, Any]]()
+    points = list[tuple[Any, ...]]()
+    locations = list[str]()
     metric_names = set[str]()
     for run, logged in enumerate(read_runs(uri, experiment, lambda name: bool(pattern.fullmatch(name)))):
         settings.append({key: parse_value(value) for key, value in logged.params.items()})

@@ -135,7 +135,8 @@ def check_rows(
         raise UserError(f"{raw.source}: no rows")
 
     # Names become indices, because comparing and sorting millions of texts is slow.
-    seeds, steps = _read_integers(raw, frame, "seed", LARGEST_SEED), _read_integers(raw, frame, "step")
+    seeds = _read_integers(raw, frame, "seed", LARGEST_SEED)
+    steps = _read_integers(raw, frame, "step")
     metric, metrics = _read_names(raw, frame, "metric")
     average, averages = _read_names(raw, frame, "average") if "average" in frame else (np.zeros_like(metric), (RAW,))
     configuration, settings = _number_configurations(frame[setting_columns])
@@ -290,7 +291,9 @@ def _read_names(raw: ImportedRows, frame: pd.DataFrame, column: str) -> tuple[Co
 def _number_configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str, Any]]]:
     """Return the configuration index of each row, in order of appearance, and the settings of each configuration."""
     # Rows with equal settings have the same code, compacted after each column so that it cannot overflow.
-    code, distinct, column_codes = np.zeros(len(columns), dtype=np.int64), dict[str, list[Any]](), dict[str, Codes]()
+    code = np.zeros(len(columns), dtype=np.int64)
+    distinct = dict[str, list[Any]]()
+    column_codes = dict[str, Codes]()
     for name, values in columns.items():
         settings = values.map(make_plain) if values.dtype == object else values
         column_codes[str(name)], uniques = pd.factorize(settings)

@@ -25,8 +25,12 @@ class DriverLock:
     """The lock of a sweep at its address, held from `acquire` to `release`; the holder calls `beat` regularly."""
 
     def __init__(self, store: ObjectStore, folder: Path) -> None:
-        self.number, self._replaced_by = 0, ""  # description of the driver that has replaced this driver
-        self._store, self._file, self._started, self._last_beat = store, folder / NUMBER_FILE, time.time(), 0.0
+        self.number = 0
+        self._replaced_by = ""  # description of the driver that has replaced this driver
+        self._store = store
+        self._file = folder / NUMBER_FILE
+        self._started = time.time()
+        self._last_beat = 0.0
 
     def acquire(self, *, locked: bool = True) -> None:
         """Acquire the lock once the heartbeat of its last holder has expired. Raises SweepLocked with the holder.
@@ -41,7 +45,8 @@ class DriverLock:
             self._wait_for_end(last_driver)
 
         # A second write must not change the object, or the storage ignores the condition and cannot be locked.
-        name, heartbeat = f"{DRIVERS}/{_parse_number(last_driver) + 1:06d}.json", self._make_heartbeat()
+        name = f"{DRIVERS}/{_parse_number(last_driver) + 1:06d}.json"
+        heartbeat = self._make_heartbeat()
         if self._store.create(name, heartbeat) != heartbeat:
             raise self._make_locked_error()
         if self._store.create(name, ENDED) != heartbeat:
@@ -78,7 +83,8 @@ class DriverLock:
 
     def _wait_for_end(self, name: str) -> None:
         """Wait until a driver has ended or its heartbeat has expired. Raises SweepLocked at its next heartbeat."""
-        previous, end = self._store.read([name])[name], time.monotonic() + HEARTBEAT_TIMEOUT
+        previous = self._store.read([name])[name]
+        end = time.monotonic() + HEARTBEAT_TIMEOUT
         if previous != ENDED:
             _log.warning(f"waiting up to {HEARTBEAT_TIMEOUT:g} s for a heartbeat of {describe_driver(self._store)}")
         while previous != ENDED and time.monotonic() < end:

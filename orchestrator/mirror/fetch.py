@@ -96,7 +96,8 @@ def read_newer_ledger(store: ObjectStore, folder: Path) -> bytes:
 
     Raises DivergedLedger if each has records that the other lacks.
     """
-    path, name = folder / LEDGER_FILE, find_last_ledger(store)
+    path = folder / LEDGER_FILE
+    name = find_last_ledger(store)
     content = path.read_bytes() if path.exists() else b""
     local = content[: content.rfind(b"\n") + 1]
     if not name or name.endswith(make_ledger_name(0, local).partition("-")[2]):  # unchanged

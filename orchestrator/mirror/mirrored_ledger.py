@@ -56,7 +56,8 @@ def open_ledger(folder: Path) -> Ledger:
     if find_address(folder) is None:
         return Ledger.open(folder)
     fetch_sweep(folder)
-    ledger, store = MirroredLedger.open(folder), ObjectStore.from_local_copy(folder)
+    ledger = MirroredLedger.open(folder)
+    store = ObjectStore.from_local_copy(folder)
     lock = DriverLock(store, folder)
     try:
         lock.acquire()
@@ -87,15 +88,20 @@ class MirroredLedger(Ledger):
 
     def mirror_to(self, store: ObjectStore, driver: DriverLock) -> "MirroredLedger":
         """Start to copy to a store, and return the ledger."""
-        self.address, self._driver, self._store = store.address, driver, store
+        self.address = store.address
+        self._driver = driver
+        self._store = store
 
         # Files that the address already has are not copied again.
-        self._ledgers, self._copied = list(store.list_sizes(LEDGERS)), parse_ledger_size(find_last_ledger(store))
+        self._ledgers = list(store.list_sizes(LEDGERS))
+        self._copied = parse_ledger_size(find_last_ledger(store))
         sizes = {name: size for name, size in store.list_sizes(CURVES_FOLDER).items() if (self.folder / name).exists()}
         self._curves = {name for name, size in sizes.items() if (self.folder / name).stat().st_size == size}
         self._sent_stats = dict[str, tuple[int, int]]()  # modification time and size of copied files by name
         self._is_stopped: bool | None = None  # None: unknown, because a killed driver may have left the object
-        self._is_failing, self._ending, self._copying = False, threading.Event(), threading.Lock()
+        self._is_failing = False
+        self._ending = threading.Event()
+        self._copying = threading.Lock()
 
         driver.write_number()
         self._thread = threading.Thread(target=self._keep_copying, daemon=True)
@@ -171,7 +177,8 @@ class MirroredLedger(Ledger):
             with self.path.open("rb") as file:
                 content = file.read(size)
             store.write(name := make_ledger_name(driver.number, content), content)
-            self._copied, self._ledgers = size, [*self._ledgers, name]
+            self._copied = size
+            self._ledgers = [*self._ledgers, name]
             store.delete(self._ledgers[:-2])
             self._ledgers = self._ledgers[-2:]
 

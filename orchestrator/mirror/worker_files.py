@@ -24,7 +24,8 @@ MAX_WAIT_SECONDS = 0.5
 def move_folders(work: PackWork) -> PackWork:
     """Return decoded work of a sweep at an address, with the folders on this machine."""
     # Another machine may keep its local copies in another folder; all other paths are taken as they are.
-    driver_folder, worker_folder = Path(work.folder).parent, find_local_copy(work.address).parent
+    driver_folder = Path(work.folder).parent
+    worker_folder = find_local_copy(work.address).parent
 
     def move(path: str) -> str:
         return (
@@ -46,7 +47,8 @@ def move_folders(work: PackWork) -> PackWork:
 
 def fetch_files(work: PackWork) -> None:
     """Fetch the code, checkpoints and earlier checkpoints of a pack. Raises StorageError, StorageRefused."""
-    store, folder = ObjectStore(work.address), Path(work.folder)
+    store = ObjectStore(work.address)
+    folder = Path(work.folder)
     for fields in work.modules:
         files = [Path(fields["root"]) / name for name in fields["files"]]
         missing_files = [
@@ -63,7 +65,8 @@ class StopPoll:
 
     def __init__(self, address: str) -> None:
         self._store = ObjectStore(address).with_retry_seconds(0.0)
-        self._thread, self._stopped = threading.Thread(), False
+        self._thread = threading.Thread()
+        self._stopped = False
 
     def is_stopped(self) -> bool:
         """Return whether the last answer had the stop file; waits for an answer at most MAX_WAIT_SECONDS."""

@@ -34,7 +34,9 @@ class ProgramEnded(Exception):  # noqa: N818 - named by what happened
 
     def __init__(self, message: str, trace: str | None, retry: RetryRule) -> None:
         super().__init__(message, trace, retry)
-        self.message, self.trace, self.retry = message, trace, retry
+        self.message = message
+        self.trace = trace
+        self.retry = retry
 
     def __str__(self) -> str:
         return self.message
@@ -54,7 +56,8 @@ def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedR
     attempt, in the folder of the member. reports: of all attempts. start_step: the last complete step when this attempt
     began. Raises OutOfSpace or OSError if the disk is full.
     """
-    completed, steps = reports.completed, reports.declared.steps
+    completed = reports.completed
+    steps = reports.declared.steps
     progress = f"after step {last} of {steps}" if (last := reports.last_step) else "before its first report"
     if limit is None and code == RESTART_CODE:
         return True
@@ -104,7 +107,8 @@ def _refuse_full_disk(log: Path, line: str) -> None:
 
 def _note_used_up_hours(folder: Path, completed: int) -> bool:
     """Return whether an earlier attempt used up `member_hours` at this step; write a note that this attempt did."""
-    note, step = folder / "member_hours_used_up_at", str(completed)
+    note = folder / "member_hours_used_up_at"
+    step = str(completed)
     earlier_step = note.read_text() if note.exists() else ""
     note.write_text(step)
     return earlier_step == step

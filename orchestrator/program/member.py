@@ -114,7 +114,8 @@ class ProgramEvaluation(Settings):
         for name, metric in self.metrics.items():
             direction = metric.get("direction") if isinstance(metric, Mapping) else metric
             if direction not in DIRECTIONS:
-                nearest, allowed = find_nearest(direction, DIRECTIONS), ", ".join(DIRECTIONS)
+                nearest = find_nearest(direction, DIRECTIONS)
+                allowed = ", ".join(DIRECTIONS)
                 message = f"unknown direction {direction!r}"
                 yield Problem(key=f"metrics.{name}", given=metric, message=message, allowed=allowed, nearest=nearest)
             if isinstance(metric, Mapping):
@@ -160,7 +161,8 @@ class ProgramMember(Settings):
         yield from find_unknown_placeholders(self.program.words, list_dotted_keys(self.config))
         trained = self.evaluation.trained_lengths
         if isinstance(trained, Mapping) and self._find_longest_trained() is None:
-            key, config_keys = trained["up_to"], [f"config.{key}" for key in list_dotted_keys(self.config)]
+            key = trained["up_to"]
+            config_keys = [f"config.{key}" for key in list_dotted_keys(self.config)]
             message = f"{key} is no whole number from 1 in config"
             yield Problem(
                 key="evaluation.trained_lengths",
@@ -198,7 +200,8 @@ class ProgramMember(Settings):
     @property
     def measurements(self) -> Measurements:
         """The reported metrics and lengths as the ledger records them."""
-        evaluation, trained = self.evaluation, self._find_trained_lengths()
+        evaluation = self.evaluation
+        trained = self._find_trained_lengths()
         metrics = {}
         for name in evaluation.metrics:
             lengths = evaluation.get_lengths(name)

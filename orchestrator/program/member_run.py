@@ -73,7 +73,9 @@ class _MemberRun:
 
     def __init__(self, work: PackWork, member: ProgramMember, reporter: Reporter) -> None:
         # A pack of programs has a single member.
-        self.work, self.member, self.reporter = work, member, reporter
+        self.work = work
+        self.member = member
+        self.reporter = reporter
         self.sweep = Path(work.folder).absolute()
         self.checkpoints = self.sweep / "checkpoints" / work.pack_id
         (config_id, seed), *_ = work.member_ids
@@ -138,7 +140,8 @@ class _MemberRun:
         number = 1 + max((int(path.stem.rpartition("-")[2]) for path in self._list_attempt_files("*")), default=0)
         reports, log = (self.folder / f"attempt-{number}.{ending}" for ending in ("jsonl", "log"))
         reports.touch()
-        code, limit = 0, None
+        code = 0
+        limit = None
         try:
             if self.member.program.function is not None:
                 self._call_function(reports)
@@ -217,7 +220,9 @@ class _MemberRun:
         """Read reports until the program has ended; return its exit code, and the limit that stopped it, else None."""
         offset = size = 0
         began = last_output = time.monotonic()
-        hours, silence, grace = self.work.member_hours, self.work.heartbeat_timeout, self.work.grace_seconds
+        hours = self.work.member_hours
+        silence = self.work.heartbeat_timeout
+        grace = self.work.grace_seconds
         limit: ReachedLimit | None = None
         end_requested_at: float | None = None
         is_terminated = False
@@ -229,7 +234,8 @@ class _MemberRun:
                 self._read_reports(reports, lines.decode(errors="replace"))
                 last_output = time.monotonic()
             if log.exists() and (log_size := log.stat().st_size) != size:
-                size, last_output = log_size, time.monotonic()
+                size = log_size
+                last_output = time.monotonic()
             if code is not None:
                 return code, limit
             self._report_progress("train")
@@ -395,7 +401,8 @@ class _MemberRun:
 
     def _report_progress(self, phase: str) -> None:
         """Report the completed steps and the speed, which is also the heartbeat of the pack."""
-        seconds, steps = time.monotonic() - self._began, self.reports.completed
+        seconds = time.monotonic() - self._began
+        steps = self.reports.completed
         rate = steps / seconds if seconds > 0 else 0.0
         self.reporter.progress(
             Progress(

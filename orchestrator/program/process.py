@@ -66,7 +66,8 @@ class Process:
     """A started program with its supervisor."""
 
     def __init__(self, supervisor: subprocess.Popen[bytes], lock: Path) -> None:
-        self.supervisor, self.lock = supervisor, lock
+        self.supervisor = supervisor
+        self.lock = lock
         self._code: int | None = None
 
     def poll(self) -> int | None:

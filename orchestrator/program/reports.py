@@ -34,7 +34,8 @@ class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it p
 
     def __init__(self, message: str, completed_steps: list[ReportedStep]) -> None:
         super().__init__(message, completed_steps)
-        self.message, self.completed_steps = message, completed_steps
+        self.message = message
+        self.completed_steps = completed_steps
 
     def __str__(self) -> str:
         return self.message
@@ -154,7 +155,9 @@ class MergedReports:
         self.failed: int | None = None
         self.stopped: int | None = None
         self.defaults: Mapping[str, Any] = {}
-        self._file, self._line = "", 0  # where the current attempt is read
+        # Where the current attempt is read.
+        self._file = ""
+        self._line = 0
         self._lines: dict[tuple[int, str], int] = {}  # line numbers in it, by step and average
         self._curves: dict[tuple[int, str], NDArray[np.float32]] = {}
         self._losses: dict[int, float] = {}
@@ -166,7 +169,9 @@ class MergedReports:
         all averages, or a later step, were reported. Raises ReportProblem.
         """
         if file != self._file:
-            self._file, self._line, self._lines = file, 0, {}
+            self._file = file
+            self._line = 0
+            self._lines = {}
         completed_steps: list[ReportedStep] = []
         for line in text.split("\n")[:-1]:
             self._line += 1

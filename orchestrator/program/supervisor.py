@@ -87,9 +87,11 @@ def supervise(parent: int, lock: int, grace: float, words: list[str]) -> int:
             break
 
         # A request to end gives the program its grace time; processes that outlive it or the worker get less.
-        now, worker_ended = time.monotonic(), os.getppid() != parent or _WORKER_ENDED in received
+        now = time.monotonic()
+        worker_ended = os.getppid() != parent or _WORKER_ENDED in received
         if not is_stopping and received & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP} and status is None:
-            is_stopping, deadline = True, now + grace
+            is_stopping = True
+            deadline = now + grace
             os.kill(program, signal.SIGTERM)
         if not is_ending and (worker_ended or status is not None):
             is_ending = True

@@ -176,11 +176,13 @@ def _list_files(program: ProgramSettings, folder: Path | None) -> list[str]:
 def _find_missing_files(member: ProgramMember, root: Path) -> list[tuple[str, str]]:
     """Return (dotted key, name) of each missing file that the sweep file names."""
     if member.program.files is not None:
-        named, key = list(member.program.files), "program.files"
+        named = list(member.program.files)
+        key = "program.files"
     else:
         # Only endings of scripts are certain to be files that exist before the start.
         words = [word.rpartition("=")[2] for word in member.program.words if "$" not in word]
-        named, key = [word for word in words if word.endswith((".py", ".sh"))], "program.command"
+        named = [word for word in words if word.endswith((".py", ".sh"))]
+        key = "program.command"
     return [(key, name) for name in named if not (root / name).is_file()]
 
 

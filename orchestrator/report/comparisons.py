@@ -47,7 +47,8 @@ from orchestrator.text.wording import (
     shorten_keys,
 )
 
-MAX_DIFFERING_KEYS, MAX_VALUE_CHARACTERS = 12, 60  # keys in a sentence, characters of a value
+MAX_DIFFERING_KEYS = 12  # in a sentence
+MAX_VALUE_CHARACTERS = 60
 
 
 def compare_and_show(
@@ -110,8 +111,10 @@ def compare_and_show(
 def _render_configurations(compared: NamedComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, both configurations, the keys in which they differ, the table of differences, and notes."""
     # The verdict comes first, because it is what the reader asked for.
-    summary, comparisons = compared.first.summary, compared.comparisons
-    sides, is_one_sweep = (compared.first, compared.second), compared.second.summary is summary
+    summary = compared.first.summary
+    comparisons = compared.comparisons
+    sides = (compared.first, compared.second)
+    is_one_sweep = compared.second.summary is summary
     names = [format_label(side.row.number) + ("" if is_one_sweep else f" of {side.summary.name}") for side in sides]
     yield _render_verdict(comparisons[0], names, console, summary)
     yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)
@@ -371,7 +374,8 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
     if not points:
         yield "No difference against length: the matched configurations have no common lengths."
         return
-    lengths, outcome = format_count(len(points), "length"), points[0].outcome
+    lengths = format_count(len(points), "length")
+    outcome = points[0].outcome
     if not compared.has_band:
         missing = next(comparison.outcome for comparison in points if math.isnan(comparison.outcome.low))
         required = count_needed_values(compared.band_level)
@@ -404,7 +408,8 @@ def _describe_lengths(better: str, conclusive: Sequence[SeedComparison], points:
     """Return the lengths at which a sweep is conclusively better: "NAME is better at lengths 8-11, by up to ..."."""
     # The largest difference decides the numbers of the sentence.
     largest = max(conclusive, key=lambda comparison: abs(comparison.outcome.difference))
-    difference, length = format_number(abs(largest.outcome.difference)), largest.question.lengths[0]
+    difference = format_number(abs(largest.outcome.difference))
+    length = largest.question.lengths[0]
 
     # Without a better direction the lower one is named.
     relation = "lower" if largest.question.direction == "none" else "better"

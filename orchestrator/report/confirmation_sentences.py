@@ -64,7 +64,8 @@ def describe_confirmation_briefly(confirmed: Confirmation) -> str:
 
 def _describe_standing(confirmed: Confirmation) -> str:
     """Return as text whether the search's first configuration is first in its confirmation; empty if unknown."""
-    leaders, first = confirmed.leaders, confirmed.rows[0]
+    leaders = confirmed.leaders
+    first = confirmed.rows[0]
     if len(confirmed.rows) < 2 or not leaders:
         return ""
     if first not in leaders:

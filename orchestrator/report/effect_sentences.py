@@ -37,7 +37,8 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
         return f"It is unknown which hyperparameters mattered: {why}."
 
     # Of several values of a key that differ clearly from the first, the best one represents the key.
-    sign, clear = -1.0 if summary.objective.direction == "minimize" else 1.0, dict[str, tuple[str, str]]()
+    sign = -1.0 if summary.objective.direction == "minimize" else 1.0
+    clear = dict[str, tuple[str, str]]()
     gains = {id(line): sign * line.difference.difference if line.difference else 0.0 for line in lines}
     for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
         if effect := _describe_clear(summary, line, names[line.effect.key]):
@@ -48,7 +49,8 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     if not clear:
         unclear = join_first_few(rest)
         return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({unclear})."
-    keys, with_sizes = {name: key for key, name in names.items()}, with_values or len(clear) == 1
+    keys = {name: key for key, name in names.items()}
+    with_sizes = with_values or len(clear) == 1
     shown = join_first_few(
         [
             f"{clear[name][0]} ({_describe_halves(summary, keys[name], name) if with_sizes else ''}{clear[name][1]})"
@@ -65,13 +67,19 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
     """Return an effect as text, "higher dropout is worse", and its size; None unless its interval excludes 0."""
     # A line has a difference, a slope, or a correlation.
     if line.difference:
-        better, measure, value = line.difference.value, "by", line.difference.difference
+        better = line.difference.value
+        measure = "by"
+        value = line.difference.difference
         low, high = line.difference.low, line.difference.high
     elif line.value and line.slope:  # a value of a categorical key
-        better, measure, value = line.value, "by", line.slope.coefficient
+        better = line.value
+        measure = "by"
+        value = line.slope.coefficient
         low, high = line.slope.low, line.slope.high
     else:
-        better, measure, value = line.value or "higher", "rank correlation", line.effect.correlation
+        better = line.value or "higher"
+        measure = "rank correlation"
+        value = line.effect.correlation
         low, high = line.effect.low, line.effect.high
     if low <= 0 <= high or math.isnan(low):
         return None

@@ -112,7 +112,8 @@ def describe_status(summary: Summary) -> str:
         )
 
     # Pruned and stopped members have fewer steps on purpose, which is no failure.
-    done, planned = summary.complete_configurations, summary.planned_configurations
+    done = summary.complete_configurations
+    planned = summary.planned_configurations
     count = (
         format_count(planned, "configuration")
         if done == planned
@@ -249,7 +250,8 @@ def _describe_test_value(summary: Summary, row: Row) -> str:
     """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
     # Enough seeds have an interval, fewer have quartiles.
     assert row.test_quartiles is not None
-    infinity_text, median_text = summary.infinity_text, format_number(row.test_quartiles.median, summary.infinity_text)
+    infinity_text = summary.infinity_text
+    median_text = format_number(row.test_quartiles.median, summary.infinity_text)
     band = summary.bands[row.config_id, *summary.objective_curve]
     values = band.reduce_seed_curves(row.groups.test, "mean").values()
     if len(values) >= MIN_FOR_MEDIAN and not any(map(math.isnan, values)):
@@ -310,7 +312,8 @@ def list_count_notes(summary: Summary) -> list[str]:
 
     # Configurations that tpe drew by results are not independent.
     if summary.state.spec.get("search", {}).get("sampler") == "tpe":
-        drawn, informed = len(summary.state.draws), count_informed(summary.state)
+        drawn = len(summary.state.draws)
+        informed = count_informed(summary.state)
         lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
     return lines
 
@@ -327,7 +330,8 @@ def describe_unequal_seeds(summary: Summary) -> list[str]:
 
 def describe_selection(summary: Summary) -> str:
     """Return a sentence on the metric and lengths of the selection, and on the lengths that did not influence it."""
-    (metric, average), objective = summary.objective_curve, summary.objective
+    metric, average = summary.objective_curve
+    objective = summary.objective
     groups = {row.groups for row in summary.rows}
     common = groups.pop() if len(groups) == 1 else None
     unused = "the test lengths, which differ between configurations, were not used for selection"
@@ -354,7 +358,8 @@ def _describe_trained(summary: Summary, common: LengthGroups) -> str:
     A ledger of 1.0.0 has only the longest trained length, unless all lengths were evaluated.
     """
     # A program may declare no trained lengths; a distribution may not be trained on.
-    metric, first = summary.objective.metric, summary.rows[0].config_id
+    metric = summary.objective.metric
+    first = summary.rows[0].config_id
     distribution = summary.measurements[first].metrics[metric].distribution
     longest = max(measured.longest_trained.get(distribution, 0) for measured in summary.measurements.values())
     if not longest and "program" in summary.state.spec:
@@ -395,7 +400,8 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
     # A selection that generalizes leaves none that is better at the test lengths.
     lower = "lower" if summary.objective.direction == "minimize" else "higher"
     scored = " with a score" if any(row.has_failed for row in summary.rows) else ""
-    better, several = orders.better, orders.others > 1
+    better = orders.better
+    several = orders.others > 1
     rest = f"the {orders.others} others{scored}" if several else f"the other configuration{scored}"
     if better:
         subject = f"{len(better)} of {rest}" if several else rest

@@ -24,7 +24,8 @@ from orchestrator.results.summary import Row, Summary
 from orchestrator.text.wording import format_count
 
 MAX_ROWS = 6  # configurations in the table
-MAX_SENTENCE, MAX_CONFIRMATION = 200, 400  # characters of an answer, and of the sentences on a confirmation
+MAX_SENTENCE = 200  # characters of an answer
+MAX_CONFIRMATION = 400  # characters of the sentences on a confirmation
 LEFT_ALIGNED = {
     "label",
     "at lengths",
@@ -98,7 +99,8 @@ class Screen:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         # A confirmation, whose verdict follows its standing, has more room.
-        summary, width = self.summary, options.max_width
+        summary = self.summary
+        width = options.max_width
         yield Text(f"Sweep {summary.name}", style="bold")
         for sentence in make_answers(summary, with_values=False):
             if console.is_terminal and str(summary.folder) not in sentence:  # a command is copied as one line
@@ -138,7 +140,8 @@ def make_short_table(summary: Summary, rows: Sequence[Row], fits: Callable[[Cell
     The config_id is always left out; if needed the quartiles, then values.
     """
     # Hide columns that say nothing in this sweep.
-    names, values = make_cells(rows, make_identity_columns(summary)), make_cells(rows, make_value_columns(summary))
+    names = make_cells(rows, make_identity_columns(summary))
+    values = make_cells(rows, make_value_columns(summary))
     del names[CONFIG_ID]
     hidden = {"form"} if summary.has_unequal_seeds else {"seeds", "form"}
     score_is_median = summary.objective.reduce == "mean" and summary.objective.seeds == "median"

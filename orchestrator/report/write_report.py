@@ -103,9 +103,11 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_S
 
     Pages are at least `pause` seconds apart, and writing them takes at most a fifth of the time.
     """
-    written_size, wait_seconds = -1, 0.0
+    written_size = -1
+    wait_seconds = 0.0
     while not ended.wait(wait_seconds):
-        began, size = time.monotonic(), (folder / LEDGER_FILE).stat().st_size
+        began = time.monotonic()
+        size = (folder / LEDGER_FILE).stat().st_size
         if size != written_size:
             write_page(folder)
             written_size = size

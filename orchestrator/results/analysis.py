@@ -105,8 +105,10 @@ def _compute_effects(
     `objective.failed_seeds` says.
     """
     # After a race configurations have unequal seeds, and a median over more seeds is not comparable.
-    policy, direction = summary.objective.failed_seeds, summary.objective.direction
-    values, design = collect_searched_values(summary), summary.design
+    policy = summary.objective.failed_seeds
+    direction = summary.objective.direction
+    values = collect_searched_values(summary)
+    design = summary.design
     seed_values = collect_shared_seed_values(summary, lengths, reduce)
     if summary.has_unequal_seeds:
         outcomes = {
@@ -122,10 +124,8 @@ def _compute_effects(
     }
 
     # The effect of a key alone can be due to another key, so it is shown beside its partial effect and importance.
-    importance, partial = (
-        compute_importances(values, outcomes, design),
-        compute_partial_effects(values, outcomes, design),
-    )
+    importance = compute_importances(values, outcomes, design)
+    partial = compute_partial_effects(values, outcomes, design)
     return tuple(
         Effect(**vars(effect), partial=partial[effect.key], importance=importance[effect.key])
         for effect in compute_effects(values, outcomes, design, members)

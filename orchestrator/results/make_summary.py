@@ -51,7 +51,8 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     # Scores are meaningless if a configuration does not measure the objective.
     configurations = state.configurations.items()
     digests = {config_id: configuration.measurements_digest for config_id, configuration in configurations}
-    objective, measurements = read_objective(state.spec), read_measurements(state.measurements_by_digest, digests)
+    objective = read_objective(state.spec)
+    measurements = read_measurements(state.measurements_by_digest, digests)
     _check_objective_measured(state, objective, measurements)
     metrics = [item for measured in measurements.values() for item in measured.metrics.items()]
     directions = {name: metric.direction for name, metric in metrics}
@@ -151,7 +152,8 @@ def _describe_extension(state: SweepState) -> list[str]:
         return []
 
     # An extension decided by results is a second look at the data, which intervals do not know of.
-    first_spec, extensions = state.specs[0], len(state.specs) - 1
+    first_spec = state.specs[0]
+    extensions = len(state.specs) - 1
     times = "once" if extensions == 1 else f"{extensions} times"
     return [
         f"Extended {times}; begun with {count_specified(first_spec)} configurations and "
@@ -260,7 +262,8 @@ def _judge_other_distributions(
     config_id: str, measured: Measurements, bands: Mapping[CurveKey, Band], objective: Objective
 ) -> dict[tuple[str, str], Quartiles]:
     """Return the judged metric on other distributions, by metric and group (trained, test)."""
-    base, quartiles = measured.metrics[objective.metric].base, {}
+    base = measured.metrics[objective.metric].base
+    quartiles = {}
     for name, metric in measured.metrics.items():
         band = bands.get((config_id, name, objective.average))
         if metric.base != base or name == objective.metric or band is None:
@@ -289,10 +292,12 @@ def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, obj
     # An unfinished configuration in a later round has outlived this one, so a rank is left free for it.
     pruned_rows = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
     unfinished_rows = [row for row in rows if not row.is_complete and row.pruned_at is None]
-    ranked_rows, unfinished_rounds = [], [row.rounds for row in unfinished_rows]
+    ranked_rows = []
+    unfinished_rounds = [row.rounds for row in unfinished_rows]
     for position, config_id in enumerate(best_first, start=1):
         score = scores[config_id]
-        (q25, _, q75), failed = score.quartiles, score.is_failed
+        q25, _, q75 = score.quartiles
+        failed = score.is_failed
         row = replace(complete_rows[config_id], score=score.score, score_q25=q25, score_q75=q75, has_failed=failed)
         rank = position + sum(rounds > row.rounds for rounds in unfinished_rounds)
         ranked_rows.append(replace(row, rank=None if failed else rank))

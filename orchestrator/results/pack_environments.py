@@ -122,7 +122,8 @@ def read_pack_code(state: SweepState) -> dict[str, Code]:
 
 def record_configurations(state: SweepState) -> dict[str, ConfigurationProvenance]:
     """Return the record of every configuration by config_id."""
-    recorded, pack_code = {}, read_pack_code(state)
+    recorded = {}
+    pack_code = read_pack_code(state)
     for config_id, configuration in state.configurations.items():
         # A configuration may have seeds in several packs; "" is an unknown structure, which equals no other.
         pack_by_seed = {seed: member.pack_id for seed, member in configuration.members.items()}

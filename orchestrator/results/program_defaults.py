@@ -23,7 +23,8 @@ def list_program_defaults(packs: Iterable[PackState]) -> dict[str, list[Any]]:
     for pack in packs:
         for fields in pack.evaluations.values():
             for key, value in fields.get("defaults", {}).items():
-                value, values = _make_comparable(value), values_by_key.setdefault(key, [])
+                value = _make_comparable(value)
+                values = values_by_key.setdefault(key, [])
                 if value not in values:
                     values.append(value)
     return values_by_key

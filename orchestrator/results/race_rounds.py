@@ -30,7 +30,8 @@ def describe_rule(race_round: Round) -> str:
 def describe_race(race: Race) -> str:
     """Return how much a race has trained and what its ranks mean, without a final full stop."""
     # Seeds are cumulative, because a configuration keeps those of earlier rounds.
-    seed_count, round_texts = 0, []
+    seed_count = 0
+    round_texts = []
     for race_round in race.rounds:
         seed_count += len(race_round.new_seeds)
         round_texts.append(
@@ -53,7 +54,8 @@ def _describe_pruned(race: Race) -> str:
     # A configuration that the guard kept at several rungs counts once.
     pruned_texts = [f"{len(rung.pruned)} at step {rung.step:,}" for rung in race.rungs]
     guarded = len({name for rung in race.rungs for name in rung.guarded})
-    saved_steps, total_steps = race.member_steps_saved, race.member_steps_of_first_round
+    saved_steps = race.member_steps_saved
+    total_steps = race.member_steps_of_first_round
     return (
         f"Configurations pruned during training: {', '.join(pruned_texts)}; kept by the guard at least once: "
         f"{guarded}. That saved {saved_steps:,} of {total_steps:,} member-steps of the first round. They have no rank, "

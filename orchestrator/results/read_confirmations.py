@@ -22,7 +22,8 @@ def read_confirmations(summary: Summary) -> tuple[Confirmation, ...]:
     Confirmations whose ledger or curves cannot be read are left out; a report on them raises the error.
     """
     # A report on a confirmation shows this confirmation, too; its search may have been deleted.
-    state, confirmations = summary.state, list[Confirmation]()
+    state = summary.state
+    confirmations = list[Confirmation]()
     if CONFIRMS in state.provenance:
         searches = [search.folder for search in find_confirmed_sweeps(state)]
         confirmations.append(_make_confirmation(summary, SweepState.load(searches[0]) if searches else None))
@@ -39,7 +40,8 @@ def read_confirmations(summary: Summary) -> tuple[Confirmation, ...]:
 def _make_confirmation(summary: Summary, search: SweepState | None) -> Confirmation:
     """Return a confirmation from its summary and the state of its search, None if the search is missing."""
     # Scores of the search were copied into the provenance, so they are known even if the search is gone.
-    confirms, seeds = summary.state.provenance[CONFIRMS], tuple(sorted(list_planned_seeds(summary.state)))
+    confirms = summary.state.provenance[CONFIRMS]
+    seeds = tuple(sorted(list_planned_seeds(summary.state)))
     rows = summary.by_config_id
     return Confirmation(
         name=summary.name,
@@ -80,9 +82,11 @@ def _compare_first_two(summary: Summary) -> SeedComparison | None:
 
 def _list_changed_code(summary: Summary, search: SweepState) -> tuple[str, ...]:
     """Return the parts of the code that differ between a confirmation and its search."""
-    search_records, changed_parts = record_configurations(search), set[str]()
+    search_records = record_configurations(search)
+    changed_parts = set[str]()
     for recorded, config_id in match_search(summary.state):
-        searched, confirmed = search_records.get(recorded["config_id"]), summary.recorded.get(config_id or "")
+        searched = search_records.get(recorded["config_id"])
+        confirmed = summary.recorded.get(config_id or "")
         if searched and confirmed:
             changed_parts |= find_differing_code(searched.code, confirmed.code).keys()
     return tuple(sorted(changed_parts))

@@ -33,7 +33,8 @@ def compute_sign_test(differences: Floats) -> ExactTest:
     sorted differences (`intervals.estimate_median`) if and only if that interval excludes zero.
     """
     # Under the null hypothesis all 2^n arrangements of signs are equally likely; count those at least as uneven.
-    n, rarer_signs = len(differences), min(int((differences <= 0).sum()), int((differences >= 0).sum()))
+    n = len(differences)
+    rarer_signs = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
     arrangements = sum(math.comb(n, signs) for signs in range(rarer_signs + 1))
     return ExactTest(p=min(1.0, arrangements / 2 ** (n - 1)), smallest_p=min(1.0, 2.0 ** (1 - n)))
 
@@ -82,7 +83,8 @@ def compute_rank_sum_test(first: Floats, second: Floats) -> ExactTest:
 
     # The mean rank sum is n_first / n of the total; distances from it are multiplied by n to be whole numbers.
     distances = np.abs(n * np.arange(total + 1) - n_first * total)
-    probabilities, observed = permutations[n_first] / permutations[n_first].sum(), int(ranks[:n_first].sum())
+    probabilities = permutations[n_first] / permutations[n_first].sum()
+    observed = int(ranks[:n_first].sum())
     max_distance = int(distances[probabilities > 0].max())
     return ExactTest(
         p=_sum_tail(probabilities, distances, abs(n * observed - n_first * total)),
@@ -98,7 +100,8 @@ def correct_by_holm(p: Sequence[float]) -> list[float]:
     """
     # The running maximum keeps the order of the p-values, which the falling factors could reverse.
     ascending = sorted((value, index) for index, value in enumerate(p) if not math.isnan(value))
-    adjusted, largest = [math.nan] * len(p), 0.0
+    adjusted = [math.nan] * len(p)
+    largest = 0.0
     for rank, (value, index) in enumerate(ascending):
         largest = max(largest, min(1.0, (len(ascending) - rank) * value))
         adjusted[index] = largest

@@ -44,7 +44,8 @@ def summarise_seeds(
     # NaN as the value of a failed seed means that failed seeds are left out.
     seed_values = np.array(list(values), dtype=np.float64)
     alive_values = seed_values[~np.isnan(seed_values)]
-    failed, failed_value = len(seed_values) - len(alive_values), get_failed_seed_value(policy, direction)
+    failed = len(seed_values) - len(alive_values)
+    failed_value = get_failed_seed_value(policy, direction)
     counted_values = (
         alive_values if math.isnan(failed_value) else np.append(alive_values, np.full(failed, failed_value))
     )
@@ -89,7 +90,8 @@ def compute_group_quartiles(
     `get_failed_seed_value` for each group, `worst_values` (G,) its worst value. Each result is (G,).
     """
     # Groups have different sizes, so each becomes a row that is padded with NaN.
-    group, starts = np.repeat(np.arange(len(seeds)), seeds), np.cumsum(seeds) - seeds
+    group = np.repeat(np.arange(len(seeds)), seeds)
+    starts = np.cumsum(seeds) - seeds
     values_GS = np.full((len(seeds), seeds.max()), np.nan)  # NaN beyond the seeds of a group
     values_GS[group, np.arange(len(values)) - starts[group]] = values
 

@@ -192,7 +192,8 @@ def estimate_median(values: Iterable[float] | Floats, units: str = "values", *, 
         return Estimate(n=n, reason="the median is between opposite infinities")
 
     # Two sorted values are the ends, so the interval needs no assumption about the distribution.
-    order, needed = find_order_statistic(n, level), max(MIN_FOR_MEDIAN, count_needed_values(level))
+    order = find_order_statistic(n, level)
+    needed = max(MIN_FOR_MEDIAN, count_needed_values(level))
     if order is None or n < needed:
         return Estimate(n=n, value=value, reason=explain_too_few(n, needed, units))
     return Estimate(n=n, value=value, low=float(sample[order]), high=float(sample[n - 1 - order]))

@@ -73,7 +73,8 @@ def describe_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamp
         return TwoSamples(n=0, reason="no seed has a value in both configurations")
 
     # The sign test and the interval of the median agree: the interval excludes 0 if and only if the test rejects it.
-    estimate, order = estimate_median(difference, "pairs of seeds", level=level), find_order_statistic(n, level)
+    estimate = estimate_median(difference, "pairs of seeds", level=level)
+    order = find_order_statistic(n, level)
     test = compute_sign_test(difference)
     return TwoSamples(
         n=n,

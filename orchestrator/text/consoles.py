@@ -82,7 +82,8 @@ def make_streams_lenient() -> None:
         stream = getattr(sys, name)
         if type(stream) is io.TextIOWrapper:
             buffer = io.BufferedWriter(LenientOutput(stream.fileno(), "w", closefd=False))
-            line_buffering, write_through = stream.line_buffering, stream.write_through
+            line_buffering = stream.line_buffering
+            write_through = stream.write_through
             lenient_stream = io.TextIOWrapper(buffer, stream.encoding, "replace", None, line_buffering, write_through)
             setattr(sys, name, lenient_stream)
             os.environ[ENCODING_VARIABLE] = os.environ.get(ENCODING_VARIABLE, "").partition(":")[0] + ":replace"

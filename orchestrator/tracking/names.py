@@ -34,9 +34,11 @@ def make_unique_names(texts: Iterable[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for text in dict.fromkeys(texts):
         # Names that differ only in case are equal for some databases.
-        candidate, suffix = make_key_part(text), 2
+        candidate = make_key_part(text)
+        suffix = 2
         while candidate.casefold() in {name.casefold() for name in names.values()}:
-            candidate, suffix = f"{make_key_part(text)}_{suffix}", suffix + 1
+            candidate = f"{make_key_part(text)}_{suffix}"
+            suffix += 1
         names[text] = candidate
     return names
 

@@ -27,7 +27,8 @@ def make_children_filter(parent_run_id: str) -> str:
 def make_sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[tuple[str, str], ...]:
     """Return (title, link) of each page of a sweep, its report first."""
     # The workflow type keeps MLflow from opening its GenAI page; the filter by parent unfolds the child runs.
-    runs, training = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs", "workflowType=machine_learning"
+    runs = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs"
+    training = "workflowType=machine_learning"
     order = f"orderByKey={quote('metrics.`rank`')}&orderByAsc=true"
     table = f"{runs}?searchFilter={quote(make_children_filter(parent_id))}&{order}&{training}"
     return (

@@ -72,7 +72,9 @@ def publish(
         builder = MlflowRunBuilder(summary, records, curves)
 
         # Update the run of the sweep first, because its children refer to it.
-        existing_runs, sweep_run, digests = store.read_runs(builder.sweep_id), builder.make_sweep_run(), list[str]()
+        existing_runs = store.read_runs(builder.sweep_id)
+        sweep_run = builder.make_sweep_run()
+        digests = list[str]()
         parent = store.sync_run(sweep_run, existing_runs.get(None))
         parent_id = str(parent.info.run_id)
         for row, contents in builder.make_configuration_runs(parent_id):
@@ -91,7 +93,8 @@ def publish(
 
         if sweep_files:
             store.upload(parent, make_files, {"sweep.yaml": state.spec}, sweep_run.compute_digest(*digests))
-        links, completed = store.make_links(parent_id), summary.complete_configurations
+        links = store.make_links(parent_id)
+        completed = summary.complete_configurations
         return Published(store.uri, parent_id, links, store.created, completed, store.points)
 
 
@@ -113,11 +116,13 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
     records = read_records(folder)
     state = SweepState.replay(folder, records)
     addresses = state.published_at if uri is None and is_from_this_machine(state) else []
-    deleted, retry = dict[str, int](), f"{format_command('delete', folder)} --mlflow"
+    deleted = dict[str, int]()
+    retry = f"{format_command('delete', folder)} --mlflow"
 
     # Opening a SQLite file that is gone would create it.
     for address in dict.fromkeys(choose_tracking_uri(state, address) for address in (uri, *addresses)):
-        deleted[address], database = 0, get_sqlite_path(address)
+        deleted[address] = 0
+        database = get_sqlite_path(address)
         if database is None or database.exists():
             with raising_tracking_error(address, retry, uri):
                 client = open_client(address)

@@ -75,9 +75,12 @@ def publish_changes(
 
     `has_ended(seconds)` waits up to this time and returns whether the sweep has ended, which ends this function.
     """
-    published_scores, pause, refusals = -1, 0.0, set[str]()
+    published_scores = -1
+    pause = 0.0
+    refusals = set[str]()
     while not has_ended(pause):
-        began, pause = time.monotonic(), POLL_SECONDS
+        began = time.monotonic()
+        pause = POLL_SECONDS
 
         # Published values change only with a new score, and counting is cheaper than reading the ledger.
         scores = (folder / LEDGER_FILE).read_bytes().count(_SCORE_FIELD)

@@ -74,7 +74,9 @@ class MlflowRunBuilder:
     """Builds the contents of the MLflow runs of a sweep from its `summary`, `records` and all `curves`."""
 
     def __init__(self, summary: Summary, records: Sequence[Record], curves: pd.DataFrame) -> None:
-        self.summary, self.state, self.records = summary, summary.state, records
+        self.summary = summary
+        self.state = summary.state
+        self.records = records
         self.sweep_id = compute_sweep_id(records)
         self._names = make_unique_names([*summary.headline, *summary.averages])
         self._search_scores = {config_id: recorded["score"][0] for recorded, config_id in match_search(summary.state)}
@@ -84,7 +86,8 @@ class MlflowRunBuilder:
         self._times_ms: dict[tuple[str, int | None], int] = {}
         for record in records:
             if record.kind in ("evaluation", "pack_end"):
-                pack_id, time_ms = record.fields["pack_id"], _to_milliseconds(record.time)
+                pack_id = record.fields["pack_id"]
+                time_ms = _to_milliseconds(record.time)
                 self._times_ms.setdefault((pack_id, record.fields.get("step")), time_ms)
                 self._times_ms[pack_id, None] = time_ms
 
@@ -111,7 +114,8 @@ class MlflowRunBuilder:
 
         # Counts and the best score can still change until the sweep has finished.
         ends = [_to_milliseconds(record.time) for record in self.records if record.kind == "end"]
-        end_ms, points = ends[-1] if state.end_status else None, []
+        end_ms = ends[-1] if state.end_status else None
+        points = []
         if summary.has_ended and end_ms is not None:
             first = next((row for row in summary.rows if row.rank == 1), None)
             values = {
@@ -236,7 +240,8 @@ class MlflowRunBuilder:
 
         # A pack may have members of other configurations, whose losses are left out.
         metric, average = self.summary.objective_curve
-        objective, key = self.summary.objective, f"progress/{self._names[metric]}/{self._names[average]}"
+        objective = self.summary.objective
+        key = f"progress/{self._names[metric]}/{self._names[average]}"
         for step in sorted(step for step in common_steps if step <= last_step):
             time_ms = max(self._times_ms[pack_id, step] for pack_id in pack_ids)
             losses = [

@@ -31,7 +31,9 @@ from orchestrator.tracking.errors import TIMEOUTS, TrackingError
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, make_sweep_links
 from orchestrator.tracking.run_contents import Point, RunContents
 
-METRICS_PER_BATCH, TEXTS_PER_BATCH = 800, 100  # a request may have 1,000 items, 100 parameters and 100 tags
+# A request may have 1,000 items, 100 parameters and 100 tags.
+METRICS_PER_BATCH = 800
+TEXTS_PER_BATCH = 100
 DIGEST_TAG = "lengthwise.published"
 FILES_TAG = "lengthwise.published_files"
 WRITTEN_NOTE_TAG = "lengthwise.note"  # digest of the note that lengthwise wrote; an edited note has a different digest
@@ -105,7 +107,9 @@ class MlflowExperiment:
 
     def __init__(self, uri: str, experiment: str, storage: Path) -> None:
         create_sqlite_store(uri)
-        self.uri, self.storage, self.client = uri, storage, open_client(uri)
+        self.uri = uri
+        self.storage = storage
+        self.client = open_client(uri)
         self.experiment_id = self._find_or_create_experiment(experiment)
         self.created = self.points = 0
 
@@ -135,7 +139,8 @@ class MlflowExperiment:
             self.created += 1
 
         # An equal digest means that MLflow has these contents already: most runs need no further request.
-        run_id, digest = str(run.info.run_id), contents.compute_digest()
+        run_id = str(run.info.run_id)
+        digest = contents.compute_digest()
         if run.data.tags.get(DIGEST_TAG) == digest:
             return run
 
@@ -143,14 +148,16 @@ class MlflowExperiment:
         # must be deleted; only a database allows this.
         resent_keys = sorted({point.key for point in contents.points}.intersection(run.data.metrics))
         history = [point for key in resent_keys for point in self.client.get_metric_history(run_id, key)]
-        params, expected = dict(run.data.params), {(point.key, point.step): point.value for point in contents.points}
+        params = dict(run.data.params)
+        expected = {(point.key, point.step): point.value for point in contents.points}
         outdated_metrics = {old.key for old in history if expected.get((old.key, old.step), old.value) != old.value}
         outdated_metrics |= run.data.metrics.keys() & TABLE_METRICS - {point.key for point in contents.points}
         changed_params = {key for key, text in contents.params.items() if params.get(key, text) != text}
         if (outdated_metrics or changed_params) and is_database(self.uri):
             _delete_values(self.client, run_id, outdated_metrics, changed_params)
             history = [old for old in history if old.key not in outdated_metrics]
-            params, changed_params = {key: text for key, text in params.items() if key not in changed_params}, set()
+            params = {key: text for key, text in params.items() if key not in changed_params}
+            changed_params = set()
 
         # A server keeps old values of parameters, so a tag has the current value of a changed one.
         metrics = _select_new_points(contents.points, history)
@@ -208,7 +215,8 @@ class MlflowExperiment:
                     raise error
 
         # Runs could be created in these experiments, but nobody would see them or their artifacts.
-        subject, location = f"{self.uri}: experiment {name!r}", experiment.artifact_location
+        subject = f"{self.uri}: experiment {name!r}"
+        location = experiment.artifact_location
         if experiment.lifecycle_stage == "deleted":
             raise TrackingError(
                 f"{subject} is deleted; set another tracking.experiment, or restore it: "
@@ -261,7 +269,8 @@ def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], 
 def _choose_tags(contents: RunContents, present_tags: Mapping[str, str]) -> dict[str, str]:
     """Return the tags to write to a run that has `present_tags`, except a note or colour chosen by the user."""
     # A colour that is not one of ours was chosen by the user.
-    tags, note = dict(contents.tags), present_tags.get(NOTE_TAG, "")
+    tags = dict(contents.tags)
+    note = present_tags.get(NOTE_TAG, "")
     if present_tags.get(COLOR_TAG, COLORS[0]) not in COLORS:
         tags.pop(COLOR_TAG, None)
 

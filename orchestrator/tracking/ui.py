@@ -93,7 +93,8 @@ def run_server(
     """
     # Every worker of the server imports MLflow, and one is enough for a user.
     port = choose_port(host, port)
-    url, log = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}", _get_log_path(database)
+    url = f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+    log = _get_log_path(database)
     arguments = [
         *(sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"),
         *("--backend-store-uri", f"sqlite:///{database.resolve()}"),

@@ -120,7 +120,8 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         return deletion
 
     # Copies of a folder are one sweep to MLflow, so its runs belong to all of them.
-    identity, siblings = read_lineage(folder).identity, read_lineages(folder.resolve().parent, strict=False)
+    identity = read_lineage(folder).identity
+    siblings = read_lineages(folder.resolve().parent, strict=False)
     copies = [
         sibling.folder.name
         for sibling in siblings

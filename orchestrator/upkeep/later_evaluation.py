@@ -199,7 +199,8 @@ def _build_member(
 def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, Any]:
     """Replace settings of the task in place; return the changed values by dotted key."""
     # `sections` shares the task with `resolved`, which overrides therefore change.
-    original, findings = copy.deepcopy(resolved), Findings("--task")
+    original = copy.deepcopy(resolved)
+    findings = Findings("--task")
     sections = {"task": resolved["task"]}
     keys = [apply_override(f"task.{text.strip()}", sections, findings) for text in task]
     try:
@@ -216,7 +217,8 @@ def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, An
 
 def _list_measurements(member: MemberConfig) -> Measurements:
     """Return the measurements without metrics that are derived from earlier evaluations."""
-    derived, measurements = member.task.derived_metrics, Engine.list_measurements(member)
+    derived = member.task.derived_metrics
+    measurements = Engine.list_measurements(member)
     metrics = {name: metric for name, metric in measurements.metrics.items() if metric.base not in derived}
     headline = tuple(name for name in measurements.headline if name not in derived)
     return replace(measurements, averages=list_stored_averages(member), metrics=metrics, headline=headline)

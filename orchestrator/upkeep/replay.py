@@ -41,9 +41,12 @@ class Replay:
     """
 
     def __init__(self, member: str, recorded: dict[int, pd.DataFrame]) -> None:
-        self._member, self._recorded = member, recorded
+        self._member = member
+        self._recorded = recorded
         self.difference: str | None = None
-        self.agreed, self.notices, self.environment = list[int](), list[str](), list[str]()
+        self.agreed = list[int]()
+        self.notices = list[str]()
+        self.environment = list[str]()
 
     def report(self, evaluation: Evaluation) -> None:
         """Compare an evaluation with the recorded one of the same step.
@@ -106,13 +109,15 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     refuse_changed_results([chosen], f"{member} cannot be trained again")
     refuse_missing_data([chosen], f"{member} cannot be trained again")
     resources = state.spec.get("resources", {})
-    cpus, gpus = int(resources.get("cpus") or 1), float(resources.get("gpus") or 0.0)
+    cpus = int(resources.get("cpus") or 1)
+    gpus = float(resources.get("gpus") or 0.0)
     if lacking := count_scarce_resources(cpus, gpus):
         available = " and ".join(f"{count} {name}" for name, count in lacking.items())
         raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {available}")
 
     # The folder is temporary, because a replay writes nothing into the sweep.
-    trainer, replay = get_trainer(chosen.resolved), Replay(member, recorded)
+    trainer = get_trainer(chosen.resolved)
+    replay = Replay(member, recorded)
     with use_worker_settings(cpus), TemporaryDirectory(prefix="lengthwise-") as temporary:
         work = make_single_member_work(
             read_recorded_spec(state).resources, Path(temporary), chosen, seed, state.modules

@@ -192,7 +192,8 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     metrics = [name for name in summary.headline if name in summary.metrics]
     lengths = {name: np.unique(shown.loc[shown["metric"] == name, "length"].to_numpy()) for name in metrics}
     directions = {name: summary.get_direction(name) for name in metrics}
-    averages, seeds = list(summary.averages), max((len(row.seeds) for row in summary.rows), default=0)
+    averages = list(summary.averages)
+    seeds = max((len(row.seeds) for row in summary.rows), default=0)
     total = sum(map(len, lengths.values())) * len(averages) * len(row_numbers)
     steps = _thin_steps(
         sorted(shown["step"].unique().tolist()), max(1, (MAX_NUMBERS - total * (seeds + 3)) // (3 * max(total, 1)))

@@ -43,7 +43,8 @@ from orchestrator.text.wording import (
     join_first_few,
 )
 
-MAX_FAILURES, MAX_CONFIGURATIONS = 20, 12  # listed reasons, and named configurations for each
+MAX_FAILURES = 20  # listed reasons
+MAX_CONFIGURATIONS = 12  # named for each reason
 SCRIPT_FILES = (
     "state",
     "curves",

@@ -76,7 +76,8 @@ def make_records(lines: Iterable[Any], columns: Columns) -> Records:
 
 def _name_values(column: Column, line: Any) -> Iterator[tuple[str, Any]]:
     """Yield the CSV columns of a column with the values of a line."""
-    value, prefix = column.read(line), column.name.removesuffix("_median")
+    value = column.read(line)
+    prefix = column.name.removesuffix("_median")
     if not column.quartiles:
         yield column.name, value
         return

@@ -76,7 +76,8 @@ def make_result_columns(summary: Summary) -> Columns:
     ]
 
     # Only some sweeps have a reach, rounds of a race, or early stopping.
-    reach, rounds = "reach" if summary.objective.threshold is not None else "", "rounds" if summary.race else ""
+    reach = "reach" if summary.objective.threshold is not None else ""
+    rounds = "rounds" if summary.race else ""
     stopped = [
         Column("stopped", attrgetter("stop_steps"), text=_describe_stopped),
         Column("", lambda row: len(row.stop_steps), "seeds_stopped"),

@@ -103,7 +103,8 @@ def make_comparison_records(comparisons: Sequence[SeedComparison]) -> Records:
 def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     """Return notes on the pairing of seeds, on assumptions of intervals and tests, and on failed seeds."""
     # The pairing decides which test and interval there are, so it comes first.
-    notes, pairings = [], Counter(map(_describe_pairing, comparisons))
+    notes = []
+    pairings = Counter(map(_describe_pairing, comparisons))
     for pairing, count in pairings.items():
         notes.append(f"{pairing}." if len(pairings) == 1 else f"{pairing} ({count} of {len(comparisons)} lines).")
 
@@ -160,9 +161,11 @@ def describe_verdict(comparison: SeedComparison, first: str, second: str, *, wit
     evidence = f"{100 * outcome.level:.1f} % interval, {format_count(outcome.n, 'pair')} of seeds"
     difference = f"{first} minus {second}{f' in {metric}' if with_metric else ''} is {_describe_difference(comparison)}"
     if comparison.verdict in ("equal", "inconclusive"):
-        judged, why = "No difference" if comparison.verdict == "equal" else "Inconclusive", f" ({evidence})"
+        judged = "No difference" if comparison.verdict == "equal" else "Inconclusive"
+        why = f" ({evidence})"
         if math.isnan(outcome.low):
-            judged, why = "No verdict", f", but {outcome.reason}"
+            judged = "No verdict"
+            why = f", but {outcome.reason}"
         return f"{judged} {where}: {difference}{why}."
 
     # Name the better configuration first; the difference has the sign that it has in every table.
@@ -217,10 +220,8 @@ def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
         if any(not comparison.outcome.paired for comparison in tested)
         else []
     )
-    smallest, tests = (
-        min(comparison.outcome.smallest_p for comparison in tested),
-        max(comparison.tests for comparison in tested),
-    )
+    smallest = min(comparison.outcome.smallest_p for comparison in tested)
+    tests = max(comparison.tests for comparison in tested)
     lines = [
         f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below {format_p(smallest)}."
     ]

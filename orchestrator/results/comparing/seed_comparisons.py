@@ -23,7 +23,9 @@ MAX_ALL_PAIRS = 6  # configurations that are compared in every pair
 MAX_AGAINST_FIRST = 20  # of more configurations, those that are compared with the first
 FAILED = "a seed failed, and with it the configuration (objective.failed_seeds: fail)"
 ALL_FAILED = "every seed of both failed"
-FIRST_TWO, PAIRS, AGAINST_FIRST = "first and second", "every pair", "each against the first"
+FIRST_TWO = "first and second"
+PAIRS = "every pair"
+AGAINST_FIRST = "each against the first"
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,8 @@ def _have_same_parameters(
     except (UserCodeError, UntrustedCode):
         return None
 
-    parameters, other_parameters = describe_parameters(first.resolved), describe_parameters(second.resolved)
+    parameters = describe_parameters(first.resolved)
+    other_parameters = describe_parameters(second.resolved)
     return None if parameters is None or other_parameters is None else parameters == other_parameters
 
 

@@ -41,7 +41,9 @@ from search_spaces.grammar.domains import make_value_key
 from search_spaces.grammar.problems import read_key
 from search_spaces.grammar.spec import PASSIVE
 
-MATCHED, TOGETHER, EACH_LENGTH = "matched configurations", "all matched together", "each length"
+MATCHED = "matched configurations"
+TOGETHER = "all matched together"
+EACH_LENGTH = "each length"
 BEST_AGAINST_BEST = "best against best"
 UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averaged without it"
 
@@ -205,7 +207,8 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     values are unique in each sweep. Raises UserError if no configurations match, or none that match have ended.
     """
     # The strictest match comes first: by all searched keys.
-    sweeps, unmatched_keys = (first, second), tuple[str, ...]()
+    sweeps = (first, second)
+    unmatched_keys = tuple[str, ...]()
     all_keys = keys = tuple(sorted({*first.searched, *second.searched}))
     shared_keys = frozenset(first.searched) & frozenset(second.searched)
     first_rows, second_rows = (_index_rows(summary, keys, shared_keys) for summary in sweeps)

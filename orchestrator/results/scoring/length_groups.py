@@ -27,7 +27,8 @@ class LengthGroups:
 def make_length_groups(measured: Measurements, objective: Objective, metric: str | None = None) -> LengthGroups:
     """Return the length groups of a metric of a configuration, by default of the judged metric."""
     # Lengths of another distribution had no influence on the selection, even if they are numerically the same.
-    judged_metric, recorded_metric = measured.metrics[objective.metric], measured.metrics[metric or objective.metric]
+    judged_metric = measured.metrics[objective.metric]
+    recorded_metric = measured.metrics[metric or objective.metric]
     selection = tuple(sorted(objective.lengths)) if recorded_metric.distribution == judged_metric.distribution else ()
     longest = measured.longest_trained.get(recorded_metric.distribution)
     return LengthGroups(

@@ -68,7 +68,8 @@ def compute_judged_values(curves: pd.DataFrame, objective: Objective) -> pd.Data
     member, members = number_members(rows)
     step, steps = pd.factorize(rows["step"])
     evaluation, evaluations = pd.factorize(member * max(1, len(steps)) + step)
-    lengths, length = np.array(sorted(objective.lengths)), rows["length"].to_numpy()
+    lengths = np.array(sorted(objective.lengths))
+    length = rows["length"].to_numpy()
     is_judged_length = np.isin(length, lengths)
     values_EL = np.full((len(evaluations), len(lengths)), np.nan)
     cells = evaluation[is_judged_length], np.searchsorted(lengths, length[is_judged_length])
@@ -123,7 +124,8 @@ def make_seed_statistic(objective: Objective) -> Callable[[Floats], float] | Non
 
     Under `worst` a failed seed makes a mean infinite. A statistic between opposite infinities is the worst value.
     """
-    seeds, worst = objective.seeds, get_worst_value(objective.direction)
+    seeds = objective.seeds
+    worst = get_worst_value(objective.direction)
     if seeds == "median":  # computed with the quartiles
         return None
 

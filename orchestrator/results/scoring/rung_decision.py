@@ -63,7 +63,8 @@ def decide_rung(current: Scores, earlier: Scores, rungs: Rungs, objective: Objec
     Failed seeds count as `objective.failed_seeds` says, also in improvements.
     """
     # Failed configurations are pruned, so only the others need improvements and spreads.
-    policy, sign = objective.failed_seeds, 1.0 if objective.direction == "minimize" else -1.0
+    policy = objective.failed_seeds
+    sign = 1.0 if objective.direction == "minimize" else -1.0
     scored = {name: score_configuration(scores, objective) for name, scores in current.items()}
     alive_losses = {name: sign * score.score for name, score in scored.items() if not score.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()

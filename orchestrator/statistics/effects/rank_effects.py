@@ -116,7 +116,8 @@ def compute_effects(
         }
         values = [configuration_values[key] for configuration_values in used_values.values()]
         groups = group_scores(values, np.array([scores[config_id] for config_id in used_values], dtype=np.float64))
-        numeric, shown_groups = is_numeric(values), groups if len(groups) <= MAX_MEDIANS else {}
+        numeric = is_numeric(values)
+        shown_groups = groups if len(groups) <= MAX_MEDIANS else {}
 
         # Comparisons within units cancel what configurations of a unit share; drawn keys vary only between units.
         if design.compares_within_units(key):
@@ -150,10 +151,8 @@ def _has_members(config_id: str, design: Design, members: Members | None) -> boo
 def _measure_over_units(key: str, used_values: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:
     """Return the effect of a drawn key over units as fields of KeyEffect."""
     scored_units = score_units(used_values, scores, design)
-    values, score = (
-        [used_values[config_id][key] for config_id, _ in scored_units],
-        np.array([mean for _, mean in scored_units]),
-    )
+    values = [used_values[config_id][key] for config_id, _ in scored_units]
+    score = np.array([mean for _, mean in scored_units])
     fields: dict[str, Any] = {"n": len(scored_units)}
 
     # Categories have no order, so they have a test instead of a correlation.

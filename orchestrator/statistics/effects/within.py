@@ -82,7 +82,8 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     # Two numbers have only the correlations 1, 0 and -1, which the sign test of their difference already covers.
     correlation, correlation_p = Estimate(n=0), math.nan
     if numeric and len(labels) > 2:
-        unit_correlations, n = _correlate_rows(blocks), len(blocks)
+        unit_correlations = _correlate_rows(blocks)
+        n = len(blocks)
         correlation = estimate_median(unit_correlations, unit)
         correlation_p = compute_sign_test(unit_correlations).p if n else math.nan
     if len(labels) == 2:
