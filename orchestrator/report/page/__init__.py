@@ -1,1 +1,15 @@
-"""The HTML page of a sweep: its data, its text, and the files for the browser."""
+"""The HTML page of a sweep, report.html: how it is made, and when it is written.
+
+`write_report.py` reads ledger and curves and summarises them (results/make_summary.py). `render_page` (render.py) then
+fills page.html with text, style (page.css), script/*.js and d3, and with the data of `page_data` (data.py), from which
+the script draws curves and tables in the browser. Sentences and tables are those of report/sentences.py and
+report/tables/. One of the functions of write_report.py writes it:
+
+refresh_page     while a sweep runs: after new records, at most every ten seconds, in a thread of the driver
+                 (session/running_page.py), but not with the scheduler `inline`
+present_report   with the other files of the report: when a sweep has ended (session/finish.py), by `lengthwise report`
+                 and `evaluate` (cli/), and by `Sweep.report` in Python (api/sweep.py)
+write_report     the same without printing: for the parent of a confirmation (sweep/confirm.py), and by
+                 `lengthwise publish`, which uploads it (tracking/publish.py)
+write_page       the page alone: after an interruption, so that it no longer says "running" (session/session.py)
+"""
