@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.code.packages import protect_package_names
 
 if TYPE_CHECKING:
-    from orchestrator.api.importing import import_table
+    from orchestrator.api.import_table import import_table
     from orchestrator.api.run import run
     from orchestrator.api.sweep import Sweep, open_sweep
 
 __all__ = ["Sweep", "import_table", "open_sweep", "run"]
 _MODULES = {
     "Sweep": "orchestrator.api.sweep",
-    "import_table": "orchestrator.api.importing",
+    "import_table": "orchestrator.api.import_table",
     "open_sweep": "orchestrator.api.sweep",
     "run": "orchestrator.api.run",
 }

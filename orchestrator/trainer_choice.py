@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
-from orchestrator.engine.shared_streams import find_shared_engine_streams
+from orchestrator.engine.engine_streams import find_shared_engine_streams
 from orchestrator.errors import UserError
 from orchestrator.interface.trainer import Trainer
-from orchestrator.program.shared_streams import find_shared_program_streams
+from orchestrator.program.program_streams import find_shared_program_streams
 
 
 def get_trainer(sections: Collection[str]) -> Trainer:
@@ -51,6 +51,6 @@ def _load_engine() -> Trainer:
 @cache
 def _load_program_trainer() -> Trainer:
     """Return the trainer of programs."""
-    from orchestrator.program.trainer import ProgramTrainer
+    from orchestrator.program.program_trainer import ProgramTrainer
 
     return ProgramTrainer()

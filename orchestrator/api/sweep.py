@@ -85,7 +85,7 @@ class Sweep:
         trained, selection and test lengths, such as test_median; generalization_length, area_beyond; seeds_planned,
         seeds_run, seeds_failed, seeds_crashed; rounds in a race; complete, failed, form.
         """
-        from orchestrator.report.tables.configurations import make_configuration_records
+        from orchestrator.report.tables.configuration_tables import make_configuration_records
 
         return _make_table(make_configuration_records(self.summary))
 
@@ -116,7 +116,7 @@ class Sweep:
 
         round, config_id, new_seeds, decided_by (median or rank sum), value, p, stays.
         """
-        from orchestrator.report.tables.race import make_race_records
+        from orchestrator.report.tables.race_tables import make_race_records
 
         return _make_table(make_race_records(self.summary))
 
@@ -158,7 +158,7 @@ class Sweep:
         and `p` are the result, `n` is the number of pairs or seeds, `first_failed` and `second_failed` are the numbers
         of failed seeds. Raises UserError for a configuration that does not exist or has not ended.
         """
-        from orchestrator.report.tables.seed_comparisons import make_comparison_records
+        from orchestrator.report.tables.seed_comparison_table import make_comparison_records
         from orchestrator.results.comparing.named_comparison import compare_named
 
         return _make_table(
@@ -194,7 +194,7 @@ class Sweep:
         number, task, samples, step, metric, average, length, median, q25, q75, seeds, failed. Raises what
         `evaluate_later` raises.
         """
-        from orchestrator.report.tables.later_evaluations import make_later_records
+        from orchestrator.report.tables.later_evaluation_table import make_later_records
         from orchestrator.upkeep.later_evaluation import evaluate_later
 
         # Numpy values are allowed, so everything passes as JSON.
@@ -223,7 +223,7 @@ class Sweep:
         layer, queries by keys; the weights of a query sum to one, or are all zero if it attends to nothing. Raises
         UserError for unknown names, weights that were not kept, and a model without attention weights.
         """
-        from orchestrator.results.attention import read_attention
+        from orchestrator.results.read_attention import read_attention
 
         average = self.summary.objective.average if average is None else average
         return read_attention(

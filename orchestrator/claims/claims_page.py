@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from orchestrator.claims.descriptions import describe_counts, describe_effect, label_axis
+from orchestrator.claims.claim_descriptions import describe_counts, describe_effect, label_axis
 from orchestrator.claims.details_section import make_details_section
 from orchestrator.claims.figures import draw_claim, is_drawable, write_small_png
 from orchestrator.claims.judgement import NOT_TESTED, Judgement

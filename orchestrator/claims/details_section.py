@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from orchestrator.claims.arm_values import ArmValues, compute_seed_medians
-from orchestrator.claims.descriptions import (
+from orchestrator.claims.claim_descriptions import (
     describe_bound,
     describe_effect,
     describe_lengths,

@@ -20,7 +20,7 @@ from orchestrator.claims.arm_values import (
     replace_failed_by_worst,
     subtract_values,
 )
-from orchestrator.claims.descriptions import label_axis
+from orchestrator.claims.claim_descriptions import label_axis
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.figures.bands import find_consecutive_runs

@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from orchestrator.claims.claim_descriptions import describe_counts, describe_effect, describe_question
 from orchestrator.claims.claims_page import CLAIMS_HEADER, find_pictures, write_page
-from orchestrator.claims.descriptions import describe_counts, describe_effect, describe_question
 from orchestrator.claims.markdown import make_markdown_table
 from orchestrator.claims.packed import locate_packed, write_packed
 from orchestrator.claims.registration import list_changes

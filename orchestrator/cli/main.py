@@ -124,7 +124,7 @@ def init(
 
     It has a task and a model of your own, or with --program a script.
     """
-    from orchestrator.upkeep.start import write_start
+    from orchestrator.upkeep.new_study import write_start
 
     for line in write_start(target, program=program, force=force):
         _say(line)

@@ -2,7 +2,7 @@
 
 engine.py          the trainer `Engine`: builds, describes and trains packs
 environment.py     what a record says about the machine and its libraries
-shared_streams.py  which random streams two members share
+engine_streams.py  which random streams two members share
 start_shares.py    averages that are still mostly initial weights
 heap.py            freed memory stays in the process
 """

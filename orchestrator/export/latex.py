@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from orchestrator.export.labels import select_labelled_rows
+from orchestrator.export.user_labels import select_labelled_rows
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orchestrator.errors import UserError
-from orchestrator.export.labels import select_labelled_rows
+from orchestrator.export.user_labels import select_labelled_rows
 from orchestrator.figures.drawing import file_name
 from orchestrator.figures.on_axes import plot_curves, plot_effect
 from orchestrator.results.summary import Summary

@@ -68,7 +68,7 @@ def export(folder: Path, request: ExportRequest, *, force: bool = False) -> list
     # Imports are local, because matplotlib and the others are slow to import.
     label_texts = {}
     if request.labels:
-        from orchestrator.export.labels import read_labels
+        from orchestrator.export.user_labels import read_labels
 
         label_texts = read_labels(request.labels, summary)
     if request.best:
@@ -108,7 +108,7 @@ def export(folder: Path, request: ExportRequest, *, force: bool = False) -> list
     if request.curves:
         add(request.curves, read_curves(state).to_csv(index=False))
     if request.weights:
-        from orchestrator.export.weights import LOADER, collect_weights_files
+        from orchestrator.export.exported_weights import LOADER, collect_weights_files
 
         tensor_files = collect_weights_files(state, request.weights)
         files |= tensor_files

@@ -133,7 +133,7 @@ def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> Imp
 
 def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
     """Return the rows of the runs of an MLflow experiment, with parameters as settings."""
-    from orchestrator.tracking.runs import read_runs
+    from orchestrator.tracking.logged_runs import read_runs
 
     # A run may log thousands of metrics, so only the points of those that match are read.
     pattern = _compile_pattern(naming)

@@ -34,8 +34,8 @@ from orchestrator.program.exit_causes import (
     judge_end,
     read_log,
 )
-from orchestrator.program.member import ProgramMember
 from orchestrator.program.process import MemberLock, Process, start_program, try_lock
+from orchestrator.program.program_member import ProgramMember
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
 from trainers.evaluation.results import Evaluation, Progress, Reporter
 from trainers.files.atomic_file import write_atomic

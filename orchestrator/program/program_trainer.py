@@ -19,9 +19,9 @@ from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost
 from orchestrator.interface.work import PackWork
 from orchestrator.program.command import receives_key
-from orchestrator.program.member import ProgramEvaluation, ProgramMember, ProgramSettings
 from orchestrator.program.member_run import make_search_path, run_member
 from orchestrator.program.needed_files import find_files
+from orchestrator.program.program_member import ProgramEvaluation, ProgramMember, ProgramSettings
 from search_spaces.grammar.problems import PROGRAM_SECTIONS, list_dotted_keys, read_key
 from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.settings.fields import Settings

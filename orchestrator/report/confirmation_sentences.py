@@ -1,6 +1,6 @@
 """Write the sentences of a report on a confirmation: which configuration is first on fresh seeds, and by how much."""
 
-from orchestrator.report.tables.seed_comparisons import describe_verdict
+from orchestrator.report.tables.seed_comparison_table import describe_verdict
 from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_count, format_label, format_number, format_ranges, join_first_few

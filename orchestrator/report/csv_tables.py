@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.report.tables.columns import Column, Records, make_records, parse_columns
-from orchestrator.report.tables.configurations import make_configuration_records, make_confirmation_records
-from orchestrator.report.tables.effects import EffectLine, list_effect_lines
-from orchestrator.report.tables.later_evaluations import make_later_records
-from orchestrator.report.tables.race import make_race_records, make_rung_records
-from orchestrator.report.tables.seed_comparisons import make_comparison_records
+from orchestrator.report.tables.configuration_tables import make_configuration_records, make_confirmation_records
+from orchestrator.report.tables.effect_table import EffectLine, list_effect_lines
+from orchestrator.report.tables.later_evaluation_table import make_later_records
+from orchestrator.report.tables.race_tables import make_race_records, make_rung_records
+from orchestrator.report.tables.seed_comparison_table import make_comparison_records
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
 from orchestrator.results.scoring.validation_scores import ValidationScore, read_validation_scores

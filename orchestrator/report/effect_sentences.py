@@ -4,7 +4,7 @@ import math
 import operator
 import statistics
 
-from orchestrator.report.tables.effects import EffectLine, list_effect_lines
+from orchestrator.report.tables.effect_table import EffectLine, list_effect_lines
 from orchestrator.results.analysis import compute_score_effects, explain_missing_effects, shows_effects
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric

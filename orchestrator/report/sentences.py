@@ -12,8 +12,8 @@ from orchestrator.record.state.lineage import CONFIRMS, can_add_seeds
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.tables.columns import Cells
-from orchestrator.report.tables.configurations import OTHERS
-from orchestrator.report.tables.seed_comparisons import describe_verdict
+from orchestrator.report.tables.configuration_tables import OTHERS
+from orchestrator.report.tables.seed_comparison_table import describe_verdict
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
     compare_orders,

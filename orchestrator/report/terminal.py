@@ -13,7 +13,7 @@ from rich.text import Text
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.report.sentences import describe_columns, make_answers
 from orchestrator.report.tables.columns import CELL_WIDTH, Cells, break_cell, make_cells
-from orchestrator.report.tables.configurations import (
+from orchestrator.report.tables.configuration_tables import (
     CONFIG_ID,
     IN_SEARCH,
     make_identity_columns,

@@ -19,7 +19,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import OUTDATED_FILES, REPORT_CSV, TABLES, make_csv_tables, write_csv
 from orchestrator.report.page.render import render_page
-from orchestrator.report.tables.later_evaluations import make_later_section
+from orchestrator.report.tables.later_evaluation_table import make_later_section
 from orchestrator.report.terminal import Screen, lay_out, make_rich_table, make_sentence_text
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.summary import Summary

@@ -6,8 +6,8 @@ from functools import partial
 
 from orchestrator.errors import UserError
 from orchestrator.tracking.address import get_sqlite_path
-from orchestrator.tracking.errors import raising_tracking_error
 from orchestrator.tracking.store import iterate_pages, open_client
+from orchestrator.tracking.tracking_errors import raising_tracking_error
 from trainers.errors import find_nearest
 
 

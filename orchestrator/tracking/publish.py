@@ -21,10 +21,10 @@ from orchestrator.report.write_report import list_report_files, write_report
 from orchestrator.results.make_summary import summarise
 from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import choose_tracking_uri, get_sqlite_path, is_from_this_machine
-from orchestrator.tracking.errors import TrackingError, raising_tracking_error
-from orchestrator.tracking.names import compute_sweep_id
+from orchestrator.tracking.mlflow_names import compute_sweep_id
 from orchestrator.tracking.run_contents import MlflowRunBuilder
 from orchestrator.tracking.store import MlflowExperiment, open_client, search_runs_by_tag
+from orchestrator.tracking.tracking_errors import TrackingError, raising_tracking_error
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,13 @@ from orchestrator.results.confirmation import make_label, match_search
 from orchestrator.results.scoring.objective import compute_judged_values
 from orchestrator.results.summary import Row, Summary
 from orchestrator.statistics.failed_seeds import summarise_seeds
-from orchestrator.tracking.names import compute_sweep_id, flatten, make_key_part, make_run_name, make_unique_names
+from orchestrator.tracking.mlflow_names import (
+    compute_sweep_id,
+    flatten,
+    make_key_part,
+    make_run_name,
+    make_unique_names,
+)
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, make_note
 from search_spaces.grammar.problems import list_sections
 

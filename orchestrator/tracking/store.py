@@ -27,9 +27,9 @@ from orchestrator.tracking.address import (
     is_server,
     make_server_command,
 )
-from orchestrator.tracking.errors import TIMEOUTS, TrackingError
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, make_sweep_links
 from orchestrator.tracking.run_contents import Point, RunContents
+from orchestrator.tracking.tracking_errors import TIMEOUTS, TrackingError
 
 # A request may have 1,000 items, 100 parameters and 100 tags.
 METRICS_PER_BATCH = 800

@@ -23,9 +23,9 @@ from orchestrator.tracking.address import (
     make_default_uri,
     make_server_command,
 )
-from orchestrator.tracking.errors import raising_tracking_error
 from orchestrator.tracking.pages import make_sweep_links
 from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
+from orchestrator.tracking.tracking_errors import raising_tracking_error
 from search_spaces.grammar.values import find_store_problem
 
 MAX_SHOWN_SWEEPS = 5  # each has two long links

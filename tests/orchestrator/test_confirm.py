@@ -24,7 +24,7 @@ from orchestrator.report.confirmation_sentences import describe_confirmation_bri
 from orchestrator.report.page.data import has_fresh_seeds, page_data
 from orchestrator.report.sentences import describe_best, make_answers, make_short_answer
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.configurations import make_identity_columns
+from orchestrator.report.tables.configuration_tables import make_identity_columns
 from orchestrator.report.terminal import Screen
 from orchestrator.report.write_report import write_report
 from orchestrator.results import read_confirmations as confirmations_module

@@ -14,8 +14,12 @@ import pandas as pd
 from orchestrator.record.files.code import import_recorded
 from orchestrator.report.sentences import make_extend_command
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.configurations import make_identity_columns, make_result_columns, make_value_columns
-from orchestrator.report.tables.effects import describe_chance, list_outcomes
+from orchestrator.report.tables.configuration_tables import (
+    make_identity_columns,
+    make_result_columns,
+    make_value_columns,
+)
+from orchestrator.report.tables.effect_table import describe_chance, list_outcomes
 from orchestrator.results.analysis import explain_missing_effects, shows_effects
 from orchestrator.results.comparing.shared_streams import are_paired
 from orchestrator.results.confirmation import make_label, read_search_labels

@@ -23,11 +23,11 @@ from orchestrator.report.sentences import (
     make_short_answer,
 )
 from orchestrator.report.tables.columns import Cells, Section, make_cells
-from orchestrator.report.tables.configurations import make_confirmation_section, make_result_columns
-from orchestrator.report.tables.effects import list_effect_notes
-from orchestrator.report.tables.later_evaluations import make_later_section
-from orchestrator.report.tables.provenance import make_provenance_section
-from orchestrator.report.tables.race import make_race_sections
+from orchestrator.report.tables.configuration_tables import make_confirmation_section, make_result_columns
+from orchestrator.report.tables.effect_table import list_effect_notes
+from orchestrator.report.tables.later_evaluation_table import make_later_section
+from orchestrator.report.tables.provenance_section import make_provenance_section
+from orchestrator.report.tables.race_tables import make_race_sections
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmation import make_label
 from orchestrator.results.read_confirmations import read_confirmations

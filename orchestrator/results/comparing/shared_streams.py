@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.code.user_code import UserCodeError
+from orchestrator.engine.engine_streams import DATA, INITIAL, INPUTS, WEIGHTS
 from orchestrator.engine.environment import MODULE
-from orchestrator.engine.shared_streams import DATA, INITIAL, INPUTS, WEIGHTS
 from orchestrator.errors import UntrustedCode
 from orchestrator.results.pack_environments import ConfigurationProvenance, find_differing_code
 from orchestrator.trainer_choice import find_shared_streams, get_trainer

@@ -8,9 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from orchestrator.errors import UserError
-from orchestrator.export.labels import read_labels, select_labelled_rows
 from orchestrator.export.latex import escape, make_latex_table
 from orchestrator.export.paper_figures import draw_paper_figures
+from orchestrator.export.user_labels import read_labels, select_labelled_rows
 from orchestrator.export.write_exports import ExportRequest, export
 from orchestrator.figures.on_axes import plot_curves, plot_effect
 from orchestrator.results.make_summary import summarise

@@ -15,7 +15,7 @@ from orchestrator.program.command import (
     find_unknown_placeholders,
     receives_key,
 )
-from orchestrator.program.member import ProgramSettings
+from orchestrator.program.program_member import ProgramSettings
 
 CONFIG = {
     "lr": 0.003,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orchestrator.errors import SweepExists
-from orchestrator.report.tables.provenance import make_provenance_section
+from orchestrator.report.tables.provenance_section import make_provenance_section
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.program_defaults import list_program_defaults

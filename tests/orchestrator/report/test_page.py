@@ -17,7 +17,7 @@ from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import page_data
 from orchestrator.report.sentences import describe_best, describe_columns
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.configurations import make_result_columns
+from orchestrator.report.tables.configuration_tables import make_result_columns
 from orchestrator.report.write_report import read_summary, write_report
 from orchestrator.results.make_summary import summarise
 from orchestrator.text.wording import format_number

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.tables.seed_comparisons import describe_verdict
+from orchestrator.report.tables.seed_comparison_table import describe_verdict
 from orchestrator.report.write_report import write_report
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Side, compare_sides, make_question
 from orchestrator.results.make_summary import summarise

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orchestrator.report.csv_tables import make_effect_records
-from orchestrator.report.tables.effects import list_effect_notes
+from orchestrator.report.tables.effect_table import list_effect_notes
 from orchestrator.results.analysis import compute_score_effects, compute_test_effects
 from orchestrator.results.make_summary import summarise
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.tables.effects import list_effect_notes
+from orchestrator.report.tables.effect_table import list_effect_notes
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.search_design import read_design

@@ -9,11 +9,11 @@ import pytest
 import torch
 from scipy import stats
 
-from orchestrator.engine.shared_streams import DATA, INPUTS, WEIGHTS
+from orchestrator.engine.engine_streams import DATA, INPUTS, WEIGHTS
 from orchestrator.errors import UserError
 from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.seed_comparisons import make_comparison_columns, make_comparison_records
+from orchestrator.report.tables.seed_comparison_table import make_comparison_columns, make_comparison_records
 from orchestrator.results.analysis import compare_orders
 from orchestrator.results.comparing import questions
 from orchestrator.results.comparing.named_comparison import compare_named

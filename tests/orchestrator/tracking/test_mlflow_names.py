@@ -1,7 +1,7 @@
 """Names that MLflow takes, distinct where the texts are."""
 
 from orchestrator.results.make_summary import summarise
-from orchestrator.tracking.names import make_key_part, make_run_name, make_unique_names
+from orchestrator.tracking.mlflow_names import make_key_part, make_run_name, make_unique_names
 
 
 def test_names():

@@ -15,9 +15,9 @@ from orchestrator.errors import UserError
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_records
 from orchestrator.tracking.address import choose_tracking_uri, make_default_uri
-from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.publish import delete_runs
 from orchestrator.tracking.publisher import Publication, Publisher
+from orchestrator.tracking.tracking_errors import TrackingError
 from search_spaces import dump_yaml
 from tests.mlflow_points import assert_complete, children, paths_of, rows_of
 from tests.orchestrator.conftest import TRAINED

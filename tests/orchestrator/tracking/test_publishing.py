@@ -20,10 +20,10 @@ from orchestrator.report.write_report import present_report
 from orchestrator.sweep import train_missing
 from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import make_default_uri
-from orchestrator.tracking.errors import TIMEOUTS
 from orchestrator.tracking.publish import publish
 from orchestrator.tracking.publisher import MAX_WAIT_SECONDS, Publication, Publisher
 from orchestrator.tracking.publisher_process import publish_changes, try_to_publish
+from orchestrator.tracking.tracking_errors import TIMEOUTS
 from search_spaces import Tracking
 from tests.mlflow_points import assert_complete
 from tests.ports import free_ports

@@ -17,7 +17,7 @@ import pytest
 from orchestrator.errors import UserError
 from orchestrator.tracking import ui
 from orchestrator.tracking.address import make_default_uri
-from orchestrator.tracking.errors import TrackingError
+from orchestrator.tracking.tracking_errors import TrackingError
 from orchestrator.tracking.ui import serve
 
 

@@ -16,7 +16,7 @@ from mlflow.tracking import MlflowClient
 from orchestrator.errors import UserError
 from orchestrator.tracking import ui
 from orchestrator.tracking.address import make_default_uri
-from orchestrator.tracking.errors import TrackingError
+from orchestrator.tracking.tracking_errors import TrackingError
 from orchestrator.tracking.ui import UiServerError, run_server, serve
 from tests.browser import BROWSER, PATIENCE, Browser
 from tests.mlflow_points import artifact, assert_complete, rows_of

@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import make_default_uri
-from orchestrator.tracking.errors import TIMEOUTS, TrackingError, TrackingRefused
 from orchestrator.tracking.publish import delete_runs
+from orchestrator.tracking.tracking_errors import TIMEOUTS, TrackingError, TrackingRefused
 from tests.ports import free_ports
 
 

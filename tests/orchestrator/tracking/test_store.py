@@ -9,9 +9,9 @@ from mlflow.store.tracking.abstract_store import AbstractStore
 from mlflow.tracking import MlflowClient
 
 from orchestrator.tracking import pages
-from orchestrator.tracking.errors import TrackingError
 from orchestrator.tracking.pages import COLOR_TAG, NOTE_TAG
 from orchestrator.tracking.store import MlflowExperiment
+from orchestrator.tracking.tracking_errors import TrackingError
 from tests.mlflow_points import assert_complete, children
 
 

@@ -18,7 +18,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_csv_tables
-from orchestrator.report.tables.later_evaluations import make_later_records, make_later_section
+from orchestrator.report.tables.later_evaluation_table import make_later_records, make_later_section
 from orchestrator.results.make_summary import summarise
 from orchestrator.upkeep.later_evaluation import evaluate_later
 

@@ -82,7 +82,7 @@ function drawInterval(value, low, high, limit, dots = [], mayFill = true) {
   return svg.node();
 }
 
-// One sentence on a comparison, as orchestrator/report/tables/seed_comparisons.py begins `lengthwise compare`.
+// One sentence on a comparison, as orchestrator/report/tables/seed_comparison_table.py begins `lengthwise compare`.
 function describeComparison({group, lengths, differences, difference, low, high, level, n, reason}, first, second) {
   const labels = [configurations[first].label, configurations[second].label];
   const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
