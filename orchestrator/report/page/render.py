@@ -154,7 +154,7 @@ def _render_sections(summary: Summary) -> Iterator[str]:
 
 
 def _render_failures(summary: Summary) -> Iterator[str]:
-    """Yield the section on failed seeds and dead packs, with a line for similar reasons; nothing without failures."""
+    """Yield the HTML on failed seeds and packs, with a line for similar reasons; nothing without failures."""
     # Many seeds fail for similar reasons, so each reason has a line with an example.
     groups = group_errors((why, (row, seed)) for row in summary.rows for seed, why in row.failures)
     if not groups and not summary.state.failed_packs:

@@ -60,6 +60,8 @@ def test_the_ledger_says_where_the_results_are_from(rows: pd.DataFrame, imported
     assert state.provenance["imported"] == {"source": str(path), "sha256": sha256, "rows": len(rows)}
     assert state.end_status == "complete" and state.spec["search"]["sampler"] == "listed"
     assert [pack.status for pack in state.packs.values()] == ["complete"]
+    key = hashlib.sha256(b"Curves(averages=(0,), lengths={0: (5, 10, 20)})").hexdigest()[:12]  # as at first
+    assert state.packs["imported-0"].structural_key == key
     assert {member.form for member in state.members} == {"imported"}
     assert sorted((path.parent / "imported" / "curves").iterdir()) == sorted(
         path.parent / "imported" / fields["file"] for fields in state.packs["imported-0"].evaluations.values()
