@@ -25,7 +25,8 @@ from orchestrator.text.wording import format_count
 from search_spaces import Resources
 
 _TICK_SECONDS = 0.1
-_MAX_LOST_WORKERS, _LOST_WORKER_PAUSE = 3, 0.1  # per pack, that die before they begin it; seconds after each
+_MAX_LOST_WORKERS = 3  # per pack, that die before they begin it
+_LOST_WORKER_PAUSE = 0.1  # seconds after each of them
 
 StartWorker = Callable[[], "Connection[bytes, bytes]"]
 
@@ -69,9 +70,8 @@ class LocalScheduler:
         self.cluster = describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus)
         self._start_worker = start_worker
         self._max_retries = resources.retries
-        self._gpu_slots = (
-            list_gpu_slots(resources.gpus) if resources.gpus else ()
-        )  # CUDA_VISIBLE_DEVICES of each worker
+        # CUDA_VISIBLE_DEVICES of each worker.
+        self._gpu_slots = list_gpu_slots(resources.gpus) if resources.gpus else ()
 
     def run(self, driver: Driver) -> None:
         """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
