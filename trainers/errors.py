@@ -95,7 +95,11 @@ FULL_NAMES = {"lr": "learning_rate", "wd": "weight_decay", "bs": "batch_size", "
 
 
 def find_nearest(name: Any, allowed: Iterable[str]) -> str | None:
-    """Return the allowed name closest to `name`, or the name that it abbreviates; None if no name is close."""
+    """Return the allowed name closest to `name`, or the name that it abbreviates; None if no name is close.
+
+    For names of classes, keys and values that trainers know: exact in case. `search_spaces.grammar.problems` has
+    `find_nearest_name` for names in files, which ignores case and knows no abbreviations.
+    """
     # Abbreviations have too few letters in common with their full names.
     allowed = list(allowed)
     if (full_name := FULL_NAMES.get(str(name))) in allowed:

@@ -28,8 +28,8 @@ from trainers.metrics.recorded_metrics import list_recorded_metrics
 from trainers.optimization.averaging import LARGE_SHARE
 from trainers.settings import registry
 from trainers.settings.fields import Settings, list_technical_keys
+from trainers.settings.fields_by_key import walk_settings
 from trainers.settings.identity import make_identity
-from trainers.settings.walk_settings import walk_settings
 from trainers.training.compiling import estimate_seconds
 from trainers.training.cost import Cost, count_training_state_bytes, estimate_member_cost, use_one_thread
 

@@ -1,4 +1,22 @@
-"""Read a sweep file, with --set overrides, as a SweepSpec, or as a list of all its problems."""
+"""Read a sweep file, with --set overrides, as a SweepSpec, or as a list of all its problems.
+
+Where its keys and values are checked, in this order; every check adds its problems to the same `Findings`:
+
+YAML, then --set overrides                     `read_yaml`, `apply_override`   parse.py
+short forms, such as a program in one line     `_expand_*`                     here
+keys of the space                              `check_key`                     space.py
+domains of the space                           `parse_space`                   space.py
+keys of lengthwise: search, resources, ...     `build_spec`                    validate.py, by the classes of spec.py
+sections against each other                    `check_between_sections`        section_checks.py
+a whole specification                          `_check_spec`                   here
+
+Then, in orchestrator/plan/checks, with the user's modules imported:
+
+each key and value of task, model, training    `check_fields`                  field_checks.py; drawn ones: bounds.py
+  of a class, as declared by `setting`         `field_problems`                trainers/settings/fields.py
+combinations of values                         `MemberConfig.from_dict`        trainers/config/member.py
+a trial of the user's task, model, ...         `try_user_code`                 trials.py
+"""
 
 import json
 import re
@@ -159,12 +177,7 @@ def _parse(
     name: str | None,
     imports: Sequence[str] = (),
 ) -> Reading:
-    """Return the sweep in a text, with its problems.
-
-    The checks in this order: YAML (`read_yaml`), --set overrides, short forms (`_expand_*`), the domains of the space
-    (`parse_space`), each section alone (`build_spec`), sections against each other (`check_between_sections`). Then
-    follow `_check_spec` for a whole specification, and `orchestrator.plan.checks`, which import tasks and models.
-    """
+    """Return the sweep in a text, with its problems; the checks are listed above."""
     # A text that is no sweep file would give a problem for every key.
     data = read_yaml(text, findings)
     if not isinstance(data, dict):

@@ -67,7 +67,8 @@ class SweepFileError(ValueError):
     """
 
     def __init__(self, problems: Iterable[FileProblem], unchecked: str = "") -> None:
-        self.problems, self.unchecked = tuple(problems), unchecked
+        self.problems = tuple(problems)
+        self.unchecked = unchecked
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -93,7 +94,11 @@ def _escape_unprintable(text: str) -> str:
 
 
 def find_nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the valid name closest to the given name; None if no name is close (difflib's ratio below `cutoff`)."""
+    """Return the valid name closest to the given name; None if no name is close (difflib's ratio below `cutoff`).
+
+    For any value in a file, and without regard to case. `trainers.errors.find_nearest` is for names that trainers know,
+    with their abbreviations such as lr.
+    """
     # A long text is no misspelt name, and difflib is slow on it.
     if not isinstance(given, str) or len(given) > 200:
         return None

@@ -10,8 +10,8 @@ from typing import Any
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, Problem
 from trainers.settings.fields import sum_revisions
+from trainers.settings.fields_by_key import SettingsNode, walk_settings
 from trainers.settings.identity import read_absent_values
-from trainers.settings.walk_settings import SettingsNode, walk_settings
 
 
 def build_recorded_member(resolved: Mapping[str, Any], seed: int) -> MemberConfig:
@@ -29,7 +29,8 @@ def describe_revisions(resolved: Mapping[str, Any]) -> list[str]:
     """Return a sentence for each class of a recorded configuration whose revision has changed."""
     sentences = []
     for node in _complete_nodes(resolved):
-        recorded, current = node.values.get("revision", 1), sum_revisions(node.cls)
+        recorded = node.values.get("revision", 1)
+        current = sum_revisions(node.cls)
         if recorded != current:
             name = node.cls.name or node.cls.__name__
             sentences.append(f"{node.key}: {name} was revision {recorded} and is revision {current} today")

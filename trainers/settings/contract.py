@@ -26,7 +26,8 @@ def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[st
     for name in dir(base):
         if name.startswith("_") or name in declared:
             continue
-        original, override = getattr_static(base, name), getattr_static(cls, name)
+        original = getattr_static(base, name)
+        override = getattr_static(cls, name)
         if getattr(override, "__isabstractmethod__", False):
             yield f"{cls.__name__} has no {'method ' if isroutine(original) else ''}{name}"
         elif override is not original and (problem := _find_override_problem(original, override)):

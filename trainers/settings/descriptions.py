@@ -6,7 +6,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from trainers.settings import registry
-from trainers.settings.fields import Settings, describe_allowed, settings_fields
+from trainers.settings.fields import Settings, read_type_hints, settings_fields
+from trainers.settings.values import describe_field_values
 
 _MARKS = {"member": "per member", "technical": "changes no numbers"}
 
@@ -34,7 +35,8 @@ def describe_class(cls: type[Settings]) -> Description:
     for field in settings_fields(cls):
         default = "required" if field.default is MISSING else f"default {format_yaml(field.default)}"
         mark = "".join(f", {mark}" for flag, mark in _MARKS.items() if field.metadata[flag])
-        field_texts[field.name] = f"{field.metadata['help']} ({describe_allowed(cls, field)}; {default}{mark})".strip()
+        allowed = describe_field_values(field, read_type_hints(cls).get(field.name))
+        field_texts[field.name] = f"{field.metadata['help']} ({allowed}; {default}{mark})".strip()
 
     # Metrics depend on the settings, so a class without defaults is built with the settings of its trial.
     summary = (cls.__doc__ or "").strip().partition("\n")[0]

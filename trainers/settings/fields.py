@@ -168,7 +168,8 @@ def settings_fields(cls: type) -> tuple[Field[Any], ...]:
 def list_technical_keys(settings: Settings, prefix: str = "") -> Iterator[str]:
     """Yield the dotted keys of the technical fields, also inside nested settings."""
     for field in settings_fields(type(settings)):
-        key, value = f"{prefix}{field.name}", getattr(settings, field.name)
+        key = f"{prefix}{field.name}"
+        value = getattr(settings, field.name)
         if field.metadata["technical"]:
             yield key
         for name, part in value.items() if isinstance(value, Mapping) else [("", value)]:
@@ -232,15 +233,11 @@ def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -
     for name, field in fields_by_name.items():
         if name not in data:
             if field.default is MISSING and name not in misspelt:
-                problems.append(Problem(key=name, message="is required", allowed=describe_allowed(cls, field)))
+                allowed = describe_field_values(field, read_type_hints(cls).get(name))
+                problems.append(Problem(key=name, message="is required", allowed=allowed))
         elif nested or not is_nested(field):
             problems += check_value(cls, field, data[name])[1]
     return problems
-
-
-def describe_allowed(cls: type, field: Field[Any]) -> str:
-    """Return the allowed values of a field as text: its choices, or its type and bounds."""
-    return describe_field_values(field, read_type_hints(cls).get(field.name))
 
 
 def read_type_hints(cls: type) -> dict[str, Any]:
@@ -279,14 +276,16 @@ def check_value(cls: type, field: Field[Any], value: Any) -> tuple[Any, list[Pro
         return (value, []) if is_built else build_nested(field, value)
 
     # Bounds only make sense for a value of the right type.
+    hint = read_type_hints(cls)[field.name]
     try:
-        converted = convert_value(read_type_hints(cls)[field.name], value)
+        converted = convert_value(hint, value)
         check_bounds(field.metadata, converted)
     except ValueError as error:
-        choices = list_choices(field, read_type_hints(cls)[field.name])
+        choices = list_choices(field, hint)
         nearest = find_nearest(value, [str(choice) for choice in choices]) if choices else None
         nearest = f"[{nearest}]" if nearest is not None and nearest == value else nearest  # an entry without its list
-        nearest = nearest or suggest_value(read_type_hints(cls)[field.name], field.metadata, value)
-        message, allowed = f"{value!r} {error}", describe_allowed(cls, field)
+        nearest = nearest or suggest_value(hint, field.metadata, value)
+        message = f"{value!r} {error}"
+        allowed = describe_field_values(field, hint)
         return value, [Problem(key=field.name, given=value, message=message, allowed=allowed, nearest=nearest)]
     return converted, []

@@ -67,7 +67,8 @@ def _without_absent(
     for field in filter(is_included, settings_fields(cls)):
         # The path of a file whose hash is recorded does not identify anything.
         converted: Any
-        value, absent = getattr(settings, field.name), read_absent_value(cls, field)
+        value = getattr(settings, field.name)
+        absent = read_absent_value(cls, field)
         if (pin := field.metadata["pinned_by"]) is not None and getattr(settings, pin) is not None:
             continue
 
@@ -75,7 +76,8 @@ def _without_absent(
         if is_nested(field):
             if field.metadata["member"] and convert_field(field, None) is NOTHING:
                 continue
-            converted, plain_absent = to_plain_value(value, convert_nested), _write_plain_absent(field)
+            converted = to_plain_value(value, convert_nested)
+            plain_absent = _write_plain_absent(field)
             if field.metadata["bare"] and converted is not None and converted.keys() == {"name"}:
                 converted = converted["name"]
         else:

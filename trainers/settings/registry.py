@@ -122,7 +122,8 @@ def resolve(
         allowed = list_names(kind)
         misspelt = next((key for key in values if find_nearest(key, [name_key]) and values[key] in allowed), None)
         if misspelt is not None:
-            message, given = "unknown key", values[misspelt]
+            message = "unknown key"
+            given = values[misspelt]
             raise ConfigError([Problem(key=misspelt, given=given, message=message, allowed=name_key, nearest=name_key)])
         raise ConfigError([Problem(key=name_key, message="is required", allowed=", ".join(allowed))])
     return get_class(kind, name, name_key if name_key in data else ""), values

@@ -13,8 +13,8 @@ from typing import Any
 
 from orchestrator.plan.domains import TAIL_QUANTILE, find_range
 from search_spaces.grammar.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
-from trainers.config.fields_by_key import FieldAtKey
 from trainers.errors import Problem
+from trainers.settings.fields_by_key import FieldAtKey
 
 TAIL_DEVIATIONS = -NormalDist().inv_cdf(TAIL_QUANTILE)
 

@@ -25,8 +25,8 @@ from search_spaces.grammar.problems import (
     list_outer_addresses,
     read_key,
 )
-from trainers.config.fields_by_key import check_single_values, find_field
 from trainers.errors import Problem
+from trainers.settings.fields_by_key import check_single_values, find_field
 
 T = TypeVar("T")
 MAX_COMBINATIONS = 100_000  # checked combinations of class names; dependent conditions rarely have a hundred

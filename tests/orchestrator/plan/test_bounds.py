@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from orchestrator.plan.checks.bounds import find_domain_problems
 from orchestrator.plan.domains import convert_to_value, find_range, make_distribution
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
-from trainers.config.fields_by_key import FieldAtKey
 from trainers.errors import ConfigError
 from trainers.settings.fields import Settings, setting, settings_fields
+from trainers.settings.fields_by_key import FieldAtKey
 
 
 def make_field(hint: Any, **limits: Any) -> FieldAtKey:

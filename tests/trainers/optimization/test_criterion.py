@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.trainers.own_tasks import Echo, Last
-from trainers.config.fields_by_key import check_single_values, find_field
 from trainers.config.member import MemberConfig
 from trainers.config.recorded_members import build_recorded_member, describe_revisions
 from trainers.errors import ConfigError
 from trainers.optimization.criterion import is_reached
+from trainers.settings.fields_by_key import check_single_values, find_field
 
 STOP = {"metric": "accuracy", "threshold": 0.9}
 RISING = {"name": "threshold", **STOP}
@@ -128,12 +128,16 @@ def test_a_threshold_that_cannot_be_is_allowed(sections) -> None:
 
 def test_their_fields_are_places_for_values(sections) -> None:
     plain = built(sections, training__stop=STOP, training__curriculum=RISING).to_dict()
-    assert find_field(plain, "training.stop.threshold").accepts(0.5)
-    assert not find_field(plain, "training.curriculum.samples").accepts(0.5)
-    assert find_field(plain, "training.stop.thresholds") is None and check_single_values(plain) == []
+    assert find_field(plain, "training.stop.threshold", MemberConfig).accepts(0.5)
+    assert not find_field(plain, "training.curriculum.samples", MemberConfig).accepts(0.5)
+    assert find_field(plain, "training.stop.thresholds", MemberConfig) is None
+    assert check_single_values(plain, MemberConfig) == []
     plain["training"]["stop"]["samples"] = 0
     plain["training"]["curriculum"] = {"name": "treshold"}
-    assert [one.key for one in check_single_values(plain)] == ["training.stop.samples", "training.curriculum.name"]
+    assert [one.key for one in check_single_values(plain, MemberConfig)] == [
+        "training.stop.samples",
+        "training.curriculum.name",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from tests.trainers.models import own_modules
 from tests.trainers.own_tasks import Last
 from tests.trainers.runs import check_alone, check_one_program
 from trainers.check import check_model
-from trainers.config.fields_by_key import find_field
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.vmapped import Vmapped
@@ -21,6 +20,7 @@ from trainers.optimization.averaging import Raw
 from trainers.optimization.loss import Loss, LossInputs
 from trainers.packs.pack import Pack, TrainingState
 from trainers.settings.fields import setting
+from trainers.settings.fields_by_key import find_field
 from trainers.tasks.supervised import IGNORED
 from trainers.tensors.recording import record
 from trainers.training.cost import estimate_member_cost
@@ -289,7 +289,7 @@ def test_a_loss_is_part_of_the_identity_and_its_absence_changes_no_id(member: Ma
     assert len({plain.config_id, named.config_id, member(training__loss={"name": "r_drop", "alpha": 2}).config_id}) == 3
     assert member(training__loss={"name": "r_drop", "alpha": 2}).structural_key == named.structural_key
     assert plain.structural_key != named.structural_key
-    field = find_field(named.to_dict(), "training.loss.alpha")
+    field = find_field(named.to_dict(), "training.loss.alpha", MemberConfig)
     assert field is not None and field.bounds["low"] == 0.0
 
 

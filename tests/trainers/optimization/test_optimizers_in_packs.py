@@ -13,7 +13,6 @@ from torch import Tensor
 from tests.trainers.runs import check_alone, check_one_program, check_resumed, stepped
 from trainers import Checkpoints, train
 from trainers.check import check_class
-from trainers.config.fields_by_key import find_field
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.optimization.optimizer import Optimizer, Update
@@ -21,6 +20,7 @@ from trainers.optimization.optimizers.adamw import AdamW
 from trainers.packs.pack import Pack, TrainingState
 from trainers.settings import registry
 from trainers.settings.fields import setting
+from trainers.settings.fields_by_key import find_field
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training.cost import count_training_state_bytes, estimate_member_cost
 from trainers.training.step import train_next_step
@@ -125,7 +125,7 @@ def test_an_optimizer_and_its_options_are_part_of_the_identity(member: Make) -> 
     # Member hyperparameters share a program, other options do not.
     assert named({"name": "lion", "beta1": 0.8}).structural_key == named("lion").structural_key
     assert named({"name": "muon", "nesterov": False}).structural_key != named("muon").structural_key
-    field = find_field(named("lion").to_dict(), "training.optimizer.beta1")
+    field = find_field(named("lion").to_dict(), "training.optimizer.beta1", MemberConfig)
     assert field is not None and field.bounds["below"] == 1.0
 
 

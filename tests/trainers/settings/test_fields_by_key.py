@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from trainers.config.fields_by_key import check_single_values, find_field
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.settings import registry
 from trainers.settings.fields import settings_fields
+from trainers.settings.fields_by_key import check_single_values, find_field
 
 SECTIONS: dict[str, Any] = {
     "task": {"name": "padded_addition", "width": 8, "train_digits": 3},
@@ -80,15 +80,16 @@ def built(sections: dict[str, Any]) -> list[Any]:
 )
 def test_what_is_wrong_with_one_value_is_what_building_says(key: str, value: Any) -> None:
     sections = changed(key, value)
-    assert check_single_values(sections) and not check_single_values(SECTIONS) and not built(SECTIONS)
-    said, expected = check_single_values(sections), built(sections)
+    assert not check_single_values(SECTIONS, MemberConfig) and not built(SECTIONS)
+    said, expected = check_single_values(sections, MemberConfig), built(sections)
+    assert said
     assert set(map(str, said)) == set(map(str, expected))
 
 
 @pytest.mark.parametrize(("key", "value"), [("model.heads", 3), ("model.position.buckets", 6), ("task.width", 2)])
 def test_what_is_wrong_between_values_is_left_to_building(key: str, value: Any) -> None:
     sections = changed(key, value)
-    assert not check_single_values(sections) and built(sections)
+    assert not check_single_values(sections, MemberConfig) and built(sections)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_what_is_wrong_between_values_is_left_to_building(key: str, value: Any) 
     ],
 )
 def test_a_key_fills_the_field_of_the_class_that_is_named(key: str, owner: str) -> None:
-    field = find_field(SECTIONS, key)
+    field = find_field(SECTIONS, key, MemberConfig)
     assert field is not None and field.field.name == key.rpartition(".")[2] and field.cls.name == owner
 
 
@@ -112,13 +113,13 @@ def test_a_key_fills_the_field_of_the_class_that_is_named(key: str, owner: str) 
     "key", ["model.name", "model.position", "model.foo", "training.schedule", "training.averages.slow", "seed", "task"]
 )
 def test_a_key_that_holds_no_single_field_has_none(key: str) -> None:
-    assert find_field(SECTIONS, key) is None
+    assert find_field(SECTIONS, key, MemberConfig) is None
 
 
 @pytest.mark.parametrize("kind", ["task", "model"])
 def test_every_field_of_every_registered_class_is_found(kind: str) -> None:
     for name, cls in registry.get_classes(kind).items():
         for item in settings_fields(cls):
-            field = find_field({**SECTIONS, kind: {"name": name}}, f"{kind}.{item.name}")
+            field = find_field({**SECTIONS, kind: {"name": name}}, f"{kind}.{item.name}", MemberConfig)
             assert (field is None) == bool(item.metadata["kind"])
             assert field is None or (field.cls is cls and field.problems(object()))
