@@ -128,7 +128,8 @@ def _find_failed_examples(cls: type[Any]) -> list[str]:
     """Return a problem with the output of doctest if examples of the docstring fail, else an empty list."""
     # Examples may use everything in the module of the class.
     variables = {**vars(sys.modules[cls.__module__]), "torch": torch}
-    runner, output = doctest.DocTestRunner(verbose=False), io.StringIO()
+    runner = doctest.DocTestRunner(verbose=False)
+    output = io.StringIO()
     with contextlib.redirect_stdout(output):
         for test in doctest.DocTestFinder(recurse=False).find(cls, globs=variables):
             runner.run(test)
@@ -205,7 +206,8 @@ def _find_optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
     member = replace(member, training=replace(member.training, optimizer=optimizer))
     pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
     single = pack.select([1])
-    pack_state, single_state = TrainingState.make_initial(pack), TrainingState.make_initial(single)
+    pack_state = TrainingState.make_initial(pack)
+    single_state = TrainingState.make_initial(single)
 
     for name, buffer in pack_state.optimizer.items():
         if len(buffer) != len(pack):
@@ -231,7 +233,8 @@ def _find_metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
 
     pack = Pack([replace(_shrink_member(member), seed=seed) for seed in (0, 1)], torch.device("cpu"))
     state = TrainingState.make_initial(pack)
-    (names, pack_values), (_, single_values) = evaluate(pack, state), evaluate(pack.select([1]), state.select([1]))
+    (names, pack_values) = evaluate(pack, state)
+    (_, single_values) = evaluate(pack.select([1]), state.select([1]))
     # The metric may be the user's code, whose sums may round differently in a pack.
     k = names.index(label)
     if not np.allclose(pack_values[1:, :, k], single_values[:, :, k], rtol=1e-3, atol=1e-5, equal_nan=True):
@@ -272,7 +275,8 @@ def _mixes_members(pack: Pack, state: TrainingState) -> bool:
         # bfloat16 would round by more than the difference that is looked for.
         member = copy(member)
         member.training = replace(member.training, compute_dtype="float32")
-        theta, stage_M = state.theta[-len(member) :], state.stage[-len(member) :]
+        theta = state.theta[-len(member) :]
+        stage_M = state.stage[-len(member) :]
         batches = sample_batches(member, state.step + 1, member.training.batch_size, stage_M)
         gradient, loss_M = compute_gradients(member, theta, batches, state.step + 1)
         results.append((TrainingState.make_initial(member).theta[-1], loss_M[-1], gradient[-1]))
@@ -347,7 +351,8 @@ def _find_draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[st
             )
 
     # A batch that depends on more than the stream of its seed would differ between packs and after a restart.
-    two_seeds, alone = _train_batches(task, [3, 5], stages), _train_batches(task, [5], stages and stages[1:])
+    two_seeds = _train_batches(task, [3, 5], stages)
+    alone = _train_batches(task, [5], stages and stages[1:])
     if not are_equal_batches(two_seeds, _train_batches(task, [3, 5], stages)):
         yield "the same stream gives another batch in a second call; allowed: random numbers from the stream alone"
     if not are_equal_batches([batch.slice_seeds(1, 2) for batch in two_seeds], alone):
@@ -375,7 +380,9 @@ def _find_row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Itera
 
     # Lengths and groups.
     for batch in batches:
-        rows, width, lengths = batch.tokens.shape[:2], batch.tokens.shape[2], batch.lengths
+        rows = batch.tokens.shape[:2]
+        width = batch.tokens.shape[2]
+        lengths = batch.lengths
         if lengths is not None and lengths.shape != rows:
             yield f"{kind} batches have lengths of shape {tuple(lengths.shape)}; allowed: {tuple(rows)}"
         elif lengths is not None and (int(lengths.min()) < 1 or int(lengths.max()) > width):

@@ -310,7 +310,8 @@ def read_number_pair(raw: dict[str, Any], kind: str, bounds: str, report: Report
 
     invalid_indices = [index for index, bound in enumerate(pair) if not is_number(bound, whole=whole)]
     for index in invalid_indices:
-        message, nearest = f"must be a {'whole ' if whole else ''}number", suggest_number(pair[index], whole=whole)
+        message = f"must be a {'whole ' if whole else ''}number"
+        nearest = suggest_number(pair[index], whole=whole)
         report(f".{kind}[{index}]", message, given=pair[index], allowed=bounds, nearest=nearest)
     return None if invalid_indices else tuple(pair)
 

@@ -247,7 +247,8 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     After `space.` the rest is a single key of the space, including its dots; null removes this key from the space.
     """
     # Problems name the override instead of a line; the address of a webhook is a secret.
-    key, (_, equals, value_text) = read_override_key(text), text.partition("=")
+    key = read_override_key(text)
+    (_, equals, value_text) = text.partition("=")
     visible = f"{SECRET_KEY}=***" if key == SECRET_KEY else text
     place = Place(
         f"--set {visible}" if visible.isprintable() and len(visible) <= 120 else f"--set {format_value(visible, 120)}"
@@ -271,7 +272,8 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
         return None
     target = data
     for depth, part in enumerate(parts[:-1]):
-        inner, outer_key = target.setdefault(part, {}), ".".join(parts[: depth + 1])
+        inner = target.setdefault(part, {})
+        outer_key = ".".join(parts[: depth + 1])
         if not isinstance(inner, dict):
             given = {} if inner is ABSENT else {"given": inner}
             findings.add(key, f"{outer_key} has no keys inside it", place=place, **given)

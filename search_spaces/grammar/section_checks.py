@@ -193,7 +193,8 @@ def _check_racing(data: dict[str, Any], findings: Findings) -> None:
 def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findings: Findings) -> None:
     """Record problems of the rungs of the first round, in which every configuration has `seeds` seeds."""
     # A rung compares configurations at a step, so all must have evaluations at the same steps.
-    key, guard = f"{RACING_KEY}.steps", rungs.get("guard", True) is True
+    key = f"{RACING_KEY}.steps"
+    guard = rungs.get("guard", True) is True
     listed = read_key(data, "search.listed")
     varied = [read_key(data, "space"), *(listed if isinstance(listed, list) else ())]
     for name in ("training.steps", "evaluation.every"):
@@ -203,7 +204,9 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
             return
 
     # The first rung must be at an evaluation before the end.
-    first, every, last = rungs.get("first"), read_key(data, "evaluation.every"), read_key(data, "training.steps")
+    first = rungs.get("first")
+    every = read_key(data, "evaluation.every")
+    last = read_key(data, "training.steps")
     if not isinstance(every, int):
         message = "compares configurations at evaluations, but the only evaluation is at the end"
         findings.add(key, message, allowed="evaluation.every: a number of steps")

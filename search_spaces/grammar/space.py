@@ -59,7 +59,8 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
 def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
     """Return whether `key` of the mapping `raw` at the address `parent` can be set; record a problem if not."""
     # The last part alone is often right: width is meant as model.width.
-    address, section = join_address(parent, key), parent.partition("[")[0]  # the section: space or search.listed
+    address = join_address(parent, key)
+    section = parent.partition("[")[0]  # space or search.listed
     if not SECTION_KEY.fullmatch(key) or key.partition(".")[0] not in sections:
         names = list(list_dotted_keys(sections))
         names_by_last_part = {name.rpartition(".")[2]: name for name in names}

@@ -271,7 +271,8 @@ class SweepSpec(Strict):
 
 def list_differences(before: SweepSpec, after: SweepSpec) -> list[tuple[str, object, object]]:
     """Return (dotted key, value before, value after) of every difference that changes results."""
-    old, new = _flatten(_select_result_values(before)), _flatten(_select_result_values(after))
+    old = _flatten(_select_result_values(before))
+    new = _flatten(_select_result_values(after))
     return [(key, old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)]
 
 

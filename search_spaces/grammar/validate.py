@@ -63,7 +63,8 @@ def _replace_value(data: dict[str, Any], location: tuple[int | str, ...]) -> str
     """Replace an invalid value by a placeholder, or remove it if its key has a default; return its address."""
     # Only the innermost section is replaced, so that the valid keys beside it are kept.
     model: type[BaseModel] = SweepSpec
-    placeholders, address = _PLACEHOLDERS, ""
+    placeholders = _PLACEHOLDERS
+    address = ""
     for depth, key in enumerate(map(str, location), 1):
         address = join_address(address, key)
         inner_model = model.model_fields[key].annotation if key in model.model_fields else None
@@ -72,7 +73,9 @@ def _replace_value(data: dict[str, Any], location: tuple[int | str, ...]) -> str
             data |= {key: placeholders[key]} if key in placeholders else {}
             break
         data[key] = dict(data[key])
-        data, model, placeholders = data[key], inner_model, placeholders.get(key, {})
+        data = data[key]
+        model = inner_model
+        placeholders = placeholders.get(key, {})
     return address
 
 
@@ -98,7 +101,9 @@ def _translate_error(details: ErrorDetails, data: dict[str, Any], findings: Find
     address = ""
     for part in details["loc"]:
         address = join_address(address, part)
-    given, context, error_type = details["input"], details.get("ctx", {}), details["type"]
+    given = details["input"]
+    context = details.get("ctx", {})
+    error_type = details["type"]
     if error_type == "missing":
         allowed = "task and model, or program for a script of your own" if address in ("task", "model") else None
         findings.add(address, "is missing", allowed=allowed)

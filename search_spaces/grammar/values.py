@@ -171,7 +171,8 @@ def expand_ranges(value: Any) -> Any:
     expand_ranges(["1-3", 8]) -> [1, 2, 3, 8]; expand_ranges("41-43") -> [41, 42, 43]
     """
     # An invalid range leaves the whole list as it is written, so that the problem shows what the user wrote.
-    entries, items = value if isinstance(value, list) else [value], list[Any]()
+    entries = value if isinstance(value, list) else [value]
+    items = list[Any]()
     for item in entries:
         match = _RANGE.fullmatch(item) if isinstance(item, str) else None
         first, last = map(int, match.groups()) if match else (0, 0)

@@ -36,7 +36,8 @@ def criterion_problems(
 
     # Both criteria are scored in one pass over the same rows.
     if len({criterion.samples for criterion in criteria.values()}) > 1:
-        samples, stop_samples = criteria["curriculum"].samples, criteria["stop"].samples
+        samples = criteria["curriculum"].samples
+        stop_samples = criteria["stop"].samples
         message = f"{samples} samples, but training.stop has {stop_samples}; both use the same inputs"
         yield Problem(key="training.curriculum.samples", given=samples, message=message, allowed=str(stop_samples))
 
@@ -90,11 +91,13 @@ def _find_name_problems(criterion: Criterion, task: Task, model: Model, averages
         message = f"there is no metric {criterion.metric!r}"
         if criterion.metric in metrics:
             message = f"{criterion.metric} has no better direction, or is computed from several evaluations"
-        nearest, allowed = find_nearest(criterion.metric, usable), ", ".join(usable)
+        nearest = find_nearest(criterion.metric, usable)
+        allowed = ", ".join(usable)
         yield Problem(key="metric", given=criterion.metric, message=message, allowed=allowed, nearest=nearest)
 
     labels = list(dict.fromkeys(["raw", *averages]))
     if criterion.average not in labels:
-        message, allowed = f"there is no average {criterion.average!r}", ", ".join(labels)
+        message = f"there is no average {criterion.average!r}"
+        allowed = ", ".join(labels)
         nearest = find_nearest(criterion.average, labels)
         yield Problem(key="average", given=criterion.average, message=message, allowed=allowed, nearest=nearest)

@@ -232,7 +232,8 @@ class MemberConfig(Settings):
             message = f"a step of {self.model.name} cannot be compiled"
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
         if self.training.compute_dtype != "float32" and not self.model.supports_bfloat16:
-            given, message = self.training.compute_dtype, f"{self.model.name} supports only float32"
+            given = self.training.compute_dtype
+            message = f"{self.model.name} supports only float32"
             yield Problem(key="training.compute_dtype", given=given, message=message, allowed="float32")
 
     def _find_metric_problems(self) -> Iterator[Problem]:
@@ -271,7 +272,8 @@ class MemberConfig(Settings):
 
     def _find_one_length_problems(self) -> Iterator[Problem]:
         """Yield problems of batches of one length: with the task, and with other settings."""
-        key, task = "training.one_length_per_batch", self.task
+        key = "training.one_length_per_batch"
+        task = self.task
         if not task.draws_rows:
             message = f"the task {task.name} does not draw rows of a given length"
             yield Problem(key=key, given=True, message=message, allowed="false, or a task with draw_rows")
@@ -323,7 +325,8 @@ class MemberConfig(Settings):
 
         Settings of files that are missing on this machine stay unchanged.
         """
-        member, initial = replace(self, task=self.task.pin_data()), self.training.initial
+        member = replace(self, task=self.task.pin_data())
+        initial = self.training.initial
         if initial is None or (pinned := initial.pin_data()) is initial:
             return member
         return replace(member, training=replace(self.training, initial=pinned))

@@ -111,7 +111,8 @@ def _check_scores(metric: Metric, scores: object, shape: tuple[int, int, int]) -
     """Raise ValueError for an invalid result of `score_rows`; `shape` is (M, B, L)."""
     # With a `reduce` of its own a metric may return any trailing shape.
     if type(metric).reduce is not Metric.reduce:
-        is_valid, allowed = isinstance(scores, Tensor) and scores.shape[:2] == shape[:2], f"(M, B, ...) = {shape[:2]}"
+        is_valid = isinstance(scores, Tensor) and scores.shape[:2] == shape[:2]
+        allowed = f"(M, B, ...) = {shape[:2]}"
     else:
         is_valid = isinstance(scores, Tensor) and scores.shape == shape and scores.is_floating_point()
         allowed = f"(M, B, L) = {shape}, floating-point"

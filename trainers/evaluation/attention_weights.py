@@ -54,7 +54,8 @@ def compute_input_attention(
     if problem := _find_problem(member, name, length):
         raise ConfigError([problem])
     pack = Pack([member], torch.device("cpu"))
-    default, batches = member.task.distributions[0].name, draw_evaluation_inputs(pack)
+    default = member.task.distributions[0].name
+    batches = draw_evaluation_inputs(pack)
     evaluation_batch = next(
         candidate
         for candidate in batches
@@ -88,7 +89,8 @@ def _find_problem(member: MemberConfig, name: str, length: int) -> Problem | Non
         allowed = (
             ", ".join(map(repr, distributions)) if len(distributions) > 1 else "no name, since this task has only one"
         )
-        message, close = f"the task has no distribution {name!r}", find_nearest(name, distributions)
+        message = f"the task has no distribution {name!r}"
+        close = find_nearest(name, distributions)
         return Problem(key="distribution", given=name, message=message, allowed=allowed, nearest=close)
 
     # A distribution may lack some of the evaluated lengths.

@@ -42,7 +42,8 @@ def evaluate(
     ascending. beat: called after every piece. Raises ValueError for a batch of an unknown distribution or length, for
     an undeclared or missing metric, and for a metric with two batches at the same length.
     """
-    names, noise = tuple(pack.metrics), make_evaluation_stream(pack, "dropout")
+    names = tuple(pack.metrics)
+    noise = make_evaluation_stream(pack, "dropout")
     weights = tuple(compute_averages(pack, state).values())
     added = AddedMetrics.from_pack(pack, state.step)
     values, measured_pairs = _measure_curves(
@@ -258,7 +259,9 @@ def choose_piece_sizes(pack: Pack, batch: Batch) -> tuple[int, int]:
     scores, and only generation needs a KV cache.
     """
     # The sizes of one row of one member.
-    on_cpu, generates, positions = pack.device.type == "cpu", pack.task.passes > 1, batch.tokens.shape[-1]
+    on_cpu = pack.device.type == "cpu"
+    generates = pack.task.passes > 1
+    positions = batch.tokens.shape[-1]
     logit_count = positions * pack.task.outputs
     cache_size = positions * pack.model.cache_size_per_token if generates else 0
     score_count = 0 if generates else pack.model.scores_per_pair * positions**2

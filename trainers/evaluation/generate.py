@@ -93,7 +93,8 @@ def generate_states(
     mark: int,
 ) -> Tensor:
     """Return the text by states for each chooser, int64 (M, B, D, G); see `Forward.generate_by_state`."""
-    prompt_length, total = prompt_MBP.shape[-1], shared + min(states, 2) * width - 1
+    prompt_length = prompt_MBP.shape[-1]
+    total = shared + min(states, 2) * width - 1
     if min(states, width) < 1:
         raise ValueError(f"states is {states} and width is {width}; allowed: 1 or more of each")
     if not 0 < prompt_length < shared + width:
@@ -114,7 +115,8 @@ def _generate_text_by_state(
     # A long prompt ends inside the first state; a short prompt leaves shared tokens to generate.
     prompt_MBP, shared, width = reader.prompt, reader.shared, reader.width
     m, b, prompt_length = prompt_MBP.shape
-    tokens_before_state, tokens_in_state = max(shared - prompt_length, 0), max(prompt_length - shared, 0)
+    tokens_before_state = max(shared - prompt_length, 0)
+    tokens_in_state = max(prompt_length - shared, 0)
     state_offset = tokens_before_state - tokens_in_state  # number of the token at position 0 of the first state
     logits = reader.read_prompt()
     tokens, written_masks = list[Tensor](), list[Tensor]()
@@ -131,12 +133,15 @@ def _generate_text_by_state(
     state = torch.cat(
         [prompt_MBP[..., shared:], prompt_MBP.new_full((m, b, width - tokens_in_state), decoding.pad)], dim=-1
     )
-    length, active = torch.full_like(all_rows, tokens_in_state, dtype=torch.int64), all_rows
+    length = torch.full_like(all_rows, tokens_in_state, dtype=torch.int64)
+    active = all_rows
     for number in range(states):
         # Read the previous state, and begin an empty state.
         if number:
             logits = reader.start_state(state, length)
-            state, length, tokens_in_state = torch.full_like(state, decoding.pad), torch.zeros_like(length), 0
+            state = torch.full_like(state, decoding.pad)
+            length = torch.zeros_like(length)
+            tokens_in_state = 0
 
         # On a GPU the host does not know when all rows have ended, so it writes the full width.
         marked = torch.zeros_like(active)
@@ -192,7 +197,8 @@ class _CachedText:
     def __init__(self, forward: ForwardPass, inputs: _TextInputs) -> None:
         prompt_MBP, total, lengths = inputs.prompt, inputs.total, inputs.lengths
         ids, groups = inputs.ids, inputs.groups
-        self.forward, self.prompt_length = forward, prompt_MBP.shape[-1]
+        self.forward = forward
+        self.prompt_length = prompt_MBP.shape[-1]
         self.visible: Tensor | None = None
 
         # With padded prompts a generated token has another column in the cache than in its row.
@@ -204,7 +210,8 @@ class _CachedText:
             ids = unpadded_columns if ids is None else torch.gather(ids, -1, unpadded_columns)
             groups = None if groups is None else torch.gather(groups, -1, unpadded_columns)
             self.visible = (columns < lengths[..., None]) | (columns >= self.prompt_length)
-        self.ids, self.groups = ids, groups
+        self.ids = ids
+        self.groups = groups
 
         # The logits of the first generated token are those of the last real token of the prompt.
         prompt_inputs = (None if values is None else values[..., : self.prompt_length] for values in (ids, groups))
@@ -220,7 +227,8 @@ class _CachedText:
         """Append a token to each row; return the logits (M, B, V) of the next token."""
         # Padding and groups mask only what new tokens see: the prompt was masked when it was read.
         column = slice(self.cache.length, self.cache.length + 1)
-        ids, visible = None if self.ids is None else self.ids[..., column], self.visible
+        ids = None if self.ids is None else self.ids[..., column]
+        visible = self.visible
         if self.groups is not None:
             group = self.groups[..., column]
             is_visible = (self.groups == group) | (self.groups == 0) | (group == 0)
@@ -233,7 +241,8 @@ class _UncachedText:
     """Reads a text without a KV cache: computes all tokens of a row again for each new token; padding is at the end."""
 
     def __init__(self, forward: ForwardPass, inputs: _TextInputs) -> None:
-        self.forward, self.inputs = forward, inputs
+        self.forward = forward
+        self.inputs = inputs
 
     def read_prompt(self) -> Tensor:
         """Return the logits (M, B, V) after the prompt."""
@@ -241,7 +250,8 @@ class _UncachedText:
         m, b, prompt_length = prompt.shape
         self.tokens = prompt.new_zeros(m, b, self.inputs.total)
         self.tokens[..., :prompt_length] = prompt
-        self.width, self.length = prompt_length, prompt.new_full((m, b), prompt_length) if lengths is None else lengths
+        self.width = prompt_length
+        self.length = prompt.new_full((m, b), prompt_length) if lengths is None else lengths
         return self._compute_logits()
 
     def append_token(self, token_MB: Tensor) -> Tensor:
@@ -264,7 +274,10 @@ class _UncachedStates:
     """Reads states without a KV cache: computes shared tokens and two states again for each new token."""
 
     def __init__(self, forward: ForwardPass, prompt_MBP: Tensor, shared: int, width: int, total: int) -> None:
-        self.forward, self.prompt, self.shared, self.width = forward, prompt_MBP, shared, width
+        self.forward = forward
+        self.prompt = prompt_MBP
+        self.shared = shared
+        self.width = width
         self.ids = torch.arange(total, device=prompt_MBP.device).expand(*prompt_MBP.shape[:2], total)
 
     def read_prompt(self) -> Tensor:
@@ -297,7 +310,11 @@ class _CachedStates:
     """Reads states with a KV cache of the shared tokens, the previous state with its pads, and the new state."""
 
     def __init__(self, forward: ForwardPass, prompt_MBP: Tensor, shared: int, width: int, total: int) -> None:
-        self.forward, self.prompt, self.shared, self.width, self.total = forward, prompt_MBP, shared, width, total
+        self.forward = forward
+        self.prompt = prompt_MBP
+        self.shared = shared
+        self.width = width
+        self.total = total
         self.logits: Tensor | None = None
 
     def read_prompt(self) -> Tensor:

@@ -53,7 +53,8 @@ class Validation:
         # In float64, because the mean decides whether a member stops.
         values = self.values_MDL[:, self.decisions.index((metric, average))].astype(np.float64)
         valid = ~np.isnan(values)
-        sums, counts = np.where(valid, values, 0.0).sum(axis=1), valid.sum(axis=1)
+        sums = np.where(valid, values, 0.0).sum(axis=1)
+        counts = valid.sum(axis=1)
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
 
     def select_scores(self, metric: str, average: str, lengths: Sequence[int]) -> NDArray[np.float32]:

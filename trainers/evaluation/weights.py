@@ -101,7 +101,8 @@ class StoredWeights(Mapping[str, Array]):
     """
 
     def __init__(self, path: Path, sha256: str, average: str) -> None:
-        self.path, self._average = path, average
+        self.path = path
+        self._average = average
         metadata = _read_metadata(path, sha256)
         self.member: dict[str, Any] = metadata["member"]
         self.step: int = metadata["step"]

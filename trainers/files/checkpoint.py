@@ -80,7 +80,8 @@ class Checkpoints:
                 old_path.unlink(missing_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
-        self._last_step, self._last_time = snapshot.step, time.monotonic()
+        self._last_step = snapshot.step
+        self._last_time = time.monotonic()
         return path
 
     def load(self, members: Sequence[tuple[str, int]]) -> tuple[Snapshot | None, list[str]]:
@@ -98,7 +99,8 @@ class Checkpoints:
             names = format_member_names(members)
             if len(names) == 1 and stored_names == names * 2:  # 1.x wrote both copies of a single member
                 arrays = {name: value[:1] if value.ndim else value for name, value in snapshot.arrays.items()}
-                snapshot, stored_names = replace(snapshot, arrays=arrays), names
+                snapshot = replace(snapshot, arrays=arrays)
+                stored_names = names
             if stored_names != names:
                 raise CheckpointError(
                     f"checkpoint {snapshot.path} belongs to other members than this pack; use another folder"
@@ -152,7 +154,8 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
         raise ValueError(f"its schema is {header['schema']!r}; this version reads {_SCHEMA}")
 
     # The bytes of all evaluations are concatenated, so the sizes in the header must add up to them.
-    data, ends = arrays.pop(_EVALUATIONS).tobytes(), [0]
+    data = arrays.pop(_EVALUATIONS).tobytes()
+    ends = [0]
     for size in header["evaluations"]:
         if not is_count(size):
             raise ValueError(f"its header lists an evaluation of {size!r} bytes")

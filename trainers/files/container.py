@@ -22,7 +22,8 @@ _SUFFIX = ".npy"
 
 def encode(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> memoryview:
     """Return a header and arrays as the bytes of a container; no array may be named `header` or `file`."""
-    file, text = io.BytesIO(), json.dumps(header).encode()
+    file = io.BytesIO()
+    text = json.dumps(header).encode()
     np.savez(file, allow_pickle=False, header=np.frombuffer(text, np.uint8), **dict(arrays))
 
     # As the comment of the archive the digest is ignored by readers of .npz files.

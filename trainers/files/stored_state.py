@@ -44,7 +44,8 @@ def fit_state(stored: Snapshot, initial: Arrays, parameters: Shapes) -> dict[str
 
 def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> dict[str, NDArray[Any]]:
     """Return the arrays with columns in the order of `parameters`. Raises CheckpointError for other parameters."""
-    stored_shapes, current_shapes = dict(stored.parameters), dict(parameters)
+    stored_shapes = dict(stored.parameters)
+    current_shapes = dict(parameters)
     if stored_shapes != current_shapes:
         raise _make_layout_error(stored, _describe_differences(stored_shapes, current_shapes))
 

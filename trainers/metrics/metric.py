@@ -47,7 +47,8 @@ class EvaluatedBatch:
     def recorded(self, name: str) -> tuple[Tensor, ...]:
         """Return the values, (M, ...) each, that the model recorded under a name. Raises ValueError if it has none."""
         if name not in self.values:
-            allowed, nearest = ", ".join(self.values) or "none", find_nearest(name, self.values)
+            allowed = ", ".join(self.values) or "none"
+            nearest = find_nearest(name, self.values)
             hint = f"; did you mean {nearest}?" if nearest else ""
             raise ValueError(f"the model records no value named {name!r}; allowed: {allowed}{hint}")
         return tuple(self.values[name])

@@ -90,7 +90,10 @@ class AttentionOnly(Model):
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the matrices of the module docstring, untied."""
         # The order of the parameters gives the site of their draws, so it must not change.
-        v_in, v_out, d, k = task.inputs, task.outputs, self.width, self.value_width or self.width
+        v_in = task.inputs
+        v_out = task.outputs
+        d = self.width
+        k = self.value_width or self.width
         std = self.init_std
         parameters = [
             Parameter(name="embedding", shape=(v_in, d), std=std),
@@ -160,7 +163,8 @@ class AttentionOnly(Model):
         scored_MBT = loss_mask(batch)
         if len(lengths) > 1 or lengths[0] == batch.tokens.shape[-1]:  # length s is scored at position s, which sees s
             columns = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
-            largest_MBL, scored_MBL = largest_MBT.index_select(2, columns), scored_MBT.index_select(2, columns)
+            largest_MBL = largest_MBT.index_select(2, columns)
+            scored_MBL = scored_MBT.index_select(2, columns)
             return {"largest": largest_MBL * scored_MBL, "queries": scored_MBL.expand(largest_MBL.shape)}
         share = torch.arange(1, largest_MBT.shape[-1] + 1, device=largest_MBT.device) / lengths[0]
         sums = (largest_MBT * share * scored_MBT).sum(dim=-1, keepdim=True)
@@ -217,7 +221,8 @@ class AttentionOnly(Model):
         normed = self._normalize(weights, x) if self.norm == "pre" else x
         m, b, t, _ = x.shape
         if self.attention == "softmax":
-            q, k = linear(normed, weights["query"]), linear(normed, weights["key"])
+            q = linear(normed, weights["query"])
+            k = linear(normed, weights["key"])
             scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(self.width)
         else:
             scores = x.new_zeros(m, b, t, t)
@@ -264,7 +269,8 @@ class AttentionOnly(Model):
         counts = last.cumsum(dim=2).flatten(2)
         tables = torch.cat([scores, torch.bmm(e, weights["unembedding"])], dim=2).mT
         scores_logits = torch.bmm(tables, last.flatten(2))
-        scores, logits = scores_logits[:, :vocabulary], scores_logits[:, vocabulary:]
+        scores = scores_logits[:, :vocabulary]
+        logits = scores_logits[:, vocabulary:]
 
         # Equal tokens have equal scores, so a softmax over token ids, weighted by their counts, is that over positions.
         _, differences = subtract_largest(scores, (1.0 - counts).clamp_(min=0.0), dim=1)

@@ -78,7 +78,8 @@ def declare_block_parameters(
     inner: width of all heads together. hidden: width after the first map of the MLP. extra: parameters of the
     positional encoding.
     """
-    is_mlp_biased, hidden_out = "mlp" in form.biases, hidden // 2 if form.mlp == "gated" else hidden
+    is_mlp_biased = "mlp" in form.biases
+    hidden_out = hidden // 2 if form.mlp == "gated" else hidden
     parameters = [
         *form.declare_map_parameters(f"{name}.qkv", width, 3 * inner, "qkv" in form.biases),
         *form.declare_map_parameters(f"{name}.output", inner, width, "output" in form.biases, to_stream=True),

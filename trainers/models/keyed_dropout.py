@@ -32,7 +32,8 @@ class DropoutDraws:
     def drop(self, x: Tensor, rate: float | None) -> Tensor:
         """Return a member's tensor with dropout. Raises ValueError unless a slice of a batch has its rows first."""
         # A slice of a batch draws the numbers of its rows, so `x` must have its rows first.
-        site, self.calls = self.calls, self.calls + 1
+        site = self.calls
+        self.calls = self.calls + 1
         noise = self.noise
         if noise.total is not None and x.shape[0] != self.rows:
             raise ValueError(

@@ -81,5 +81,6 @@ class LinearAttention(Model):
 
         # A free v has a part along theta and a part across it.
         v = weights["v"]
-        along, across = v[:, :1, None], torch.linalg.vector_norm(v[:, 1:], dim=1)[:, None, None]
+        along = v[:, :1, None]
+        across = torch.linalg.vector_norm(v[:, 1:], dim=1)[:, None, None]
         return torch.cat([a * along, a * across], dim=-1)[:, None]

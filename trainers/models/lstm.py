@@ -43,7 +43,8 @@ class Lstm(Model):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem if dropout should act on attention, and problems of repeated sites."""
         if "attention" in self.dropout_sites:
-            given, message = list(self.dropout_sites), "an LSTM has no attention"
+            given = list(self.dropout_sites)
+            message = "an LSTM has no attention"
             yield Problem(key="dropout_sites", given=given, message=message, allowed="embedding, residual")
         yield from repeated_name_problems("dropout_sites", self.dropout_sites)
 

@@ -170,7 +170,8 @@ class Transformer(Model):
     def operations(self, task: Task, rows: int, positions: int) -> float:
         """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
         # A gated MLP halves its hidden width before the second map, so it has one and a half maps.
-        width, mlp_maps = self.width, 1.5 if self.mlp == "gated" else 2
+        width = self.width
+        mlp_maps = 1.5 if self.mlp == "gated" else 2
         attention_width = self.heads * self.head_width_used
         per_block = 4 * width * attention_width + mlp_maps * width * self.mlp_width + 2 * positions * attention_width
         return 2.0 * rows * positions * (self.layers * per_block + width * task.outputs)
@@ -223,7 +224,8 @@ class Transformer(Model):
             return super().extend(weights, cache, tokens_MBT, ids_MBT, visible_MBK, noise, form)
 
         # The encoding may have replaced the ids (`randomized`), so the cache keeps those that were assigned.
-        extended, state = cache.append(tokens_MBT, ids_MBT), cache.state
+        extended = cache.append(tokens_MBT, ids_MBT)
+        state = cache.state
         first, last = cache.length, extended.length
         if ids_MBT is not None and state.ids is not None:
             shape = (*tokens_MBT.shape[:2], cache.width)
@@ -269,7 +271,8 @@ class Transformer(Model):
         **fields: Any,
     ) -> Pass:
         """Return a pass whose queries are the tokens from `first` on."""
-        count, causal = tokens.shape[-1] - first, self.causal
+        count = tokens.shape[-1] - first
+        causal = self.causal
         return Pass(
             tokens=tokens, weights=weights, causal=causal, first=first, count=count, ids=ids, noise=noise, **fields
         )
@@ -277,7 +280,9 @@ class Transformer(Model):
     def _compute_logits(self, forward_pass: Pass, caches: tuple[LayerCache, ...] | None = None) -> Tensor:
         """Return the logits (M, B, T, V) of the queries of a pass."""
         # A cached pass has only the new tokens as queries.
-        weights, noise, block_form = forward_pass.weights, forward_pass.noise, self.block_form
+        weights = forward_pass.weights
+        noise = forward_pass.noise
+        block_form = self.block_form
         tokens = forward_pass.select_queries(forward_pass.tokens)
         x = self.position.embed(embed(weights["embedding"], tokens), forward_pass)
         x = block_form.normalize(x, weights, "embedded") if self.embedding_norm else x

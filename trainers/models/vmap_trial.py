@@ -77,7 +77,8 @@ def _try_calls(module: nn.Module, second_module: nn.Module, sizes: ModuleSizes, 
     # Call it under vmap; if this fails, one member after another.
     length = min(sizes.positions, _MAX_POSITIONS)
     tokens = torch.randint(0, sizes.inputs, (_MEMBERS, _ROWS, length), generator=torch.Generator().manual_seed(0))
-    loop_reason, rng_state = None, torch.random.get_rng_state()
+    loop_reason = None
+    rng_state = torch.random.get_rng_state()
     try:
         with _without_fallback():
             logits, recorded = _try_passes(module, tokens, stacked=True)
@@ -126,7 +127,8 @@ def _find_declaration_problems(module: nn.Module, second_module: nn.Module) -> I
         name for name, tensor in module.named_parameters() if not (tensor.requires_grad and tensor.is_floating_point())
     ]
     yield from (f"the parameter {name} is not trained; make it a buffer" for name in frozen_names)
-    buffers, second_buffers = dict(module.named_buffers()), dict(second_module.named_buffers())
+    buffers = dict(module.named_buffers())
+    second_buffers = dict(second_module.named_buffers())
     random_names = [name for name, buffer in buffers.items() if not torch.equal(buffer, second_buffers[name])]
     yield from (
         f"the buffer {name} is random, but all members share buffers; make it a parameter" for name in random_names
@@ -135,7 +137,8 @@ def _find_declaration_problems(module: nn.Module, second_module: nn.Module) -> I
 
 def _try_passes(module: nn.Module, tokens: Tensor, *, stacked: bool) -> tuple[Tensor, dict[str, str | None]]:
     """Return the logits of a training step, and the values recorded in an evaluation, as in `Trial.recorded`."""
-    logits, shapes = _compute_logits(module, tokens, stacked=stacked), dict[str, set[tuple[int, ...]]]()
+    logits = _compute_logits(module, tokens, stacked=stacked)
+    shapes = dict[str, set[tuple[int, ...]]]()
 
     def record_shape(name: str, value: Tensor) -> None:
         shapes.setdefault(name, set()).add(tuple(value.shape[1:]))
@@ -159,7 +162,8 @@ def _compute_logits(
     """Return the logits of members with the weights of the module; in training also compute a gradient."""
     # The backward pass is part of the trial, because some operators have a vmap rule only for the forward pass.
     weights = {name: torch.stack([parameter.detach()] * _MEMBERS) for name, parameter in module.named_parameters()}
-    buffers, batch = dict(module.named_buffers()), Batch(tokens, tokens)
+    buffers = dict(module.named_buffers())
+    batch = Batch(tokens, tokens)
     with nullcontext() if training else torch.no_grad():
         weights = {name: value.requires_grad_(training) for name, value in weights.items()}
         logits = call_members(module, weights, buffers, batch, None, record, training=training, stacked=stacked)
@@ -193,7 +197,8 @@ def _find_output_problems(
     """Yield problems of the logits: their shape, values that are not finite, mixed rows, and later tokens."""
     _, rows, length = tokens.shape
     if logits.shape != (_MEMBERS, rows, length, sizes.outputs):
-        shape, expected = tuple(logits.shape[1:]), (rows, length, sizes.outputs)
+        shape = tuple(logits.shape[1:])
+        expected = (rows, length, sizes.outputs)
         yield f"returns the shape {shape} for tokens ({rows}, {length}); allowed: logits {expected}"
     elif not torch.isfinite(logits).all():
         yield "returns logits that are not finite with its initial weights"

@@ -72,7 +72,8 @@ class Vmapped(Model):
             yield Problem(key=key, message=message, allowed="forward(self, tokens, groups)")
         rate = getattr(self, "dropout", 0.0) if self._has_member_dropout else 0.0
         if rate > 0.0 and not trial.has_dropout:
-            message, allowed = f"is {rate:g}, but the module drops nothing", "0, or a module with nn.Dropout"
+            message = f"is {rate:g}, but the module drops nothing"
+            allowed = "0, or a module with nn.Dropout"
             yield Problem(key="dropout", given=rate, message=message, allowed=allowed)
         yield from self._find_metric_problems(key, task, trial.recorded)
 
@@ -82,9 +83,12 @@ class Vmapped(Model):
             message = f"has metrics of a pass over a batch, but the task {task.name} scores generated texts"
             yield Problem(key=key, message=message, allowed="a module without metrics")
         for name in self.recorded_metrics:
-            message, allowed, close = f"the metric {name} {recorded.get(name)}", "(), (rows,) or (rows, length)", None
+            message = f"the metric {name} {recorded.get(name)}"
+            allowed = "(), (rows,) or (rows, length)"
+            close = None
             if name not in recorded:
-                message, allowed = f"does not record its metric {name}", f"record({name!r}, value) in `forward`"
+                message = f"does not record its metric {name}"
+                allowed = f"record({name!r}, value) in `forward`"
                 close = find_nearest(name, recorded)
             elif recorded[name] is None:
                 continue
@@ -162,7 +166,8 @@ class Vmapped(Model):
         # In evaluation a module has no random numbers, unlike the encodings of a transformer.
         weight = next(iter(weights.values()))
         buffers = _copy_buffers(self, sizes, weight.device, weight.dtype)
-        training, stacked = noise is None or noise.training, form.startswith(_STACKED)
+        training = noise is None or noise.training
+        stacked = form.startswith(_STACKED)
         noise = noise if training else None
         return call_members(module, weights, buffers, batch, noise, record, training=training, stacked=stacked)
 
@@ -229,7 +234,8 @@ def _try_build(model: Vmapped, sizes: ModuleSizes, causal: bool) -> Trial:
     """Return the result of a trial of the module, cached; an error of `build` is a problem."""
     try:
         # The second module shows which buffers are random.
-        module, second_module = _build_template(model, sizes), _build_seeded(model, sizes, 1)
+        module = _build_template(model, sizes)
+        second_module = _build_seeded(model, sizes, 1)
     except (Exception, SystemExit) as error:  # any error of the user's code
         return Trial((f"the module cannot be built: {type(error).__name__}: {error}",))
     trial = try_module(module, second_module, sizes, causal, model._has_member_dropout)

@@ -267,12 +267,14 @@ class NormMatched(Bema):
 
         for name in self.parameters or () if names else ():
             if name not in names:
-                message, close = f"the model has no parameter {name}", find_nearest(name, names)
+                message = f"the model has no parameter {name}"
+                close = find_nearest(name, names)
                 yield Problem(key="parameters", given=name, message=message, allowed=allowed, nearest=close)
 
     def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the raw weights with BEMA's norm for each parameter; parameters of norm zero are unchanged."""
-        views, bema_views = layout.views(theta), layout.views(buffers[2])
+        views = layout.views(theta)
+        bema_views = layout.views(buffers[2])
         for name, value in views.items():
             if self.parameters is None or name in self.parameters:
                 norms = [torch.linalg.vector_norm(v.reshape(len(v), -1), dim=1) for v in (value, bema_views[name])]

@@ -29,10 +29,12 @@ class RDrop(Loss):
     def compute(self, inputs: LossInputs) -> tuple[Tensor, Tensor]:
         """Return both losses plus the divergence, and the weight of a single loss, (M,) each."""
         first, second = inputs.logits(0), inputs.logits(1)
-        (loss_M, weight_M), (other_M, _) = inputs.task_loss(first), inputs.task_loss(second)
+        (loss_M, weight_M) = inputs.task_loss(first)
+        (other_M, _) = inputs.task_loss(second)
 
         # The sum of both divergences is sum (p - q) (log p - log q); masked targets have weight 0.
-        p, q = torch.log_softmax(first, dim=-1), torch.log_softmax(second, dim=-1)
+        p = torch.log_softmax(first, dim=-1)
+        q = torch.log_softmax(second, dim=-1)
         divergence_MBT = ((p.exp() - q.exp()) * (p - q)).sum(dim=-1)  # p, q: log-probabilities
         divergence_M = (divergence_MBT * inputs.target_weights).sum(dim=(1, 2))
         return loss_M + other_M + 0.5 * inputs.h["alpha"] * divergence_M, weight_M

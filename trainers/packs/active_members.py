@@ -21,7 +21,9 @@ class ActiveMembers:
     """
 
     def __init__(self, full_pack: Pack, state: TrainingState, compiled: bool) -> None:
-        self.pack, self.state, self.compiled = full_pack, state, compiled
+        self.pack = full_pack
+        self.state = state
+        self.compiled = compiled
         self.indices = list(range(len(full_pack)))  # indices of the active members in the full pack
         self._finished_indices: list[int] = []
         self._finished_state: TrainingState | None = None

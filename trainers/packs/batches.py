@@ -19,14 +19,19 @@ from trainers.tensors.batch import Batch
 MAX_STEPS = 64
 MAX_ELEMENTS = 2**17  # of the batches of a draw: 1 MiB of int64; intermediate tensors take several times that
 MAX_ELEMENTS_GPU = 2**22  # larger, because kernel launches take most of the time
-_TRIAL_SEEDS, _TRIAL_STEPS, _TRIAL_ROWS = (3, 2**40), (1, 2, 10**6), 4  # of the draws in `count_elements_per_row`
+
+# Of the draws in `count_elements_per_row`.
+_TRIAL_SEEDS = (3, 2**40)
+_TRIAL_STEPS = (1, 2, 10**6)
+_TRIAL_ROWS = 4
 
 
 class StepBatches:
     """The training batches of a pack, step by step."""
 
     def __init__(self, pack: Pack) -> None:
-        self.pack, self.rows = pack, pack.training.batch_size
+        self.pack = pack
+        self.rows = pack.training.batch_size
         self.seeds = pack.seeds_S if pack.curriculum is None else pack.seeds_M  # members may be at different stages
         self.has_one_length = pack.training.one_length_per_batch  # then the batches of two steps differ in shape
         per_row = None if self.has_one_length else count_elements_per_row(pack.task, pack.curriculum is not None)
@@ -44,13 +49,15 @@ class StepBatches:
 
         # One draw serves several steps, because its operations cost the same for one step as for many.
         if not self._first <= steps_done < self._last:
-            self._first, self._last = steps_done, min(steps_done + self.steps_at_once, last_step)
+            self._first = steps_done
+            self._last = min(steps_done + self.steps_at_once, last_step)
             stage_S = None if not has_stages else torch.zeros_like(self.seeds) if stage_M is None else stage_M
             length = self.pack.task.draw_step_length(self._last) if self.has_one_length else None
             self._drawn = _draw_steps(self.pack.task, self.seeds, self._first, self._last, self.rows, stage_S, length)
 
         # Select this step. Without a curriculum members with equal seeds share rows, so they were drawn once.
-        count, index = len(self.seeds), steps_done - self._first
+        count = len(self.seeds)
+        index = steps_done - self._first
         batches = tuple(batch.slice_seeds(index * count, (index + 1) * count) for batch in self._drawn)
         return batches if has_stages else tuple(batch.for_members(self.pack.seed_index_M) for batch in batches)
 

@@ -39,7 +39,8 @@ def _draw_cached(
         return
 
     # Drop the collected batches at once if they grow too large: they would stay in memory during training.
-    batches, size = list[EvaluationBatch](), 0
+    batches = list[EvaluationBatch]()
+    size = 0
     for evaluation_batch in draw(make_evaluation_stream(pack, name), *arguments):
         size += sum(
             value.untyped_storage().nbytes()

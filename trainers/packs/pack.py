@@ -37,13 +37,19 @@ class Pack:
         # Members have the same structural key, so any of them has the settings that all share.
         first = members[0]
         self.device = device
-        self.task, self.model, self.schedule = first.task, first.model, first.training.schedule
-        self.optimizer, self.loss = first.training.optimizer, first.training.loss
-        self.training, self.evaluation = first.training, first.evaluation
+        self.task = first.task
+        self.model = first.model
+        self.schedule = first.training.schedule
+        self.optimizer = first.training.optimizer
+        self.loss = first.training.loss
+        self.training = first.training
+        self.evaluation = first.evaluation
         self.average_labels = tuple(first.training.averages)
-        self.stop_criterion, self.curriculum = first.training.stop, first.training.curriculum
+        self.stop_criterion = first.training.stop
+        self.curriculum = first.training.curriculum
         self.criteria = tuple(first.criteria.values())
-        self.lengths, self.metrics = first.evaluated_lengths, first.metrics
+        self.lengths = first.evaluated_lengths
+        self.metrics = first.metrics
         self.dtype = torch.float64 if first.training.dtype == "float64" else torch.float32
         self.form: str = self.model.choose_form(self.task)
         self.layout = ParameterLayout(self.model.parameters(self.task))
@@ -93,7 +99,8 @@ class Pack:
     def select(self, indices: Sequence[int]) -> "Pack":
         """Return a pack of the members with these indices, which may repeat; the same program serves both packs."""
         # The copy shares settings and layout with this pack; everything per member is replaced below.
-        pack, index = copy(self), torch.tensor(indices, dtype=torch.int64, device=self.device)
+        pack = copy(self)
+        index = torch.tensor(indices, dtype=torch.int64, device=self.device)
         pack._set_members([self.members[number] for number in indices])
 
         def select_rows(columns: Mapping[str, Tensor]) -> dict[str, Tensor]:

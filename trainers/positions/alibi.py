@@ -18,6 +18,7 @@ class Alibi(Position):
 
     def score(self, context: Context) -> Scores:
         """Return the bias -m_h |i - j|."""
-        q, heads = context.q, context.q.shape[2]
+        q = context.q
+        heads = context.q.shape[2]
         slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=q.device, dtype=torch.float64) / heads)
         return Scores(bias=(-slopes[:, None, None] * context.differences().abs()).to(upcast(q.dtype)))

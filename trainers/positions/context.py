@@ -83,7 +83,8 @@ class Pass:
     def allowed(self) -> Tensor | None:
         """The attention mask: whether query i sees key j, bool (T, K) or (M, B, 1, T, K); None without masked keys."""
         # A single last query sees every key, also in a causal pass, and needs no mask.
-        mask, total = None, self.tokens.shape[-1]
+        mask = None
+        total = self.tokens.shape[-1]
         if self.causal and (self.count > 1 or self.first + 1 < total):
             mask = torch.ones(self.count, total, dtype=torch.bool, device=self.tokens.device).tril(self.first)
 
@@ -92,7 +93,8 @@ class Pass:
             visible = self.visible[:, :, None, None, :]
             mask = visible.expand(-1, -1, -1, self.count, -1) if mask is None else mask & visible
         if self.groups is not None:
-            query, key = self.select_queries(self.groups)[..., :, None], self.groups[..., None, :]
+            query = self.select_queries(self.groups)[..., :, None]
+            key = self.groups[..., None, :]
             sees_group = ((query == key) | (key == 0) | (query == 0))[:, :, None]
             mask = sees_group if mask is None else mask & sees_group
         return mask

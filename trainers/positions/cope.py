@@ -40,7 +40,9 @@ class Cope(Position):
     def score(self, context: Context) -> Scores:
         """Return the logits with the term of the contextual position."""
         # A contextual position is the sum of the gates between query and key; masked keys must not count.
-        scores, allowed, table = context.products(), context.allowed, context.weights[f"{context.name}.cope"]
+        scores = context.products()
+        allowed = context.allowed
+        table = context.weights[f"{context.name}.cope"]
         scores = scores.to(upcast(scores.dtype))  # counts are sums of many gates
         gates = sigmoid(scores)
         gates = gates if allowed is None else gates.masked_fill(~allowed, 0.0)

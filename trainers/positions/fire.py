@@ -41,16 +41,21 @@ class Fire(Position):
 
     def score(self, context: Context) -> Scores:
         """Return the MLP's value for each head as a bias."""
-        keys, dtype = ("in", "in_bias", "out", "out_bias", "c", "factor"), upcast(context.q.dtype)
+        keys = ("in", "in_bias", "out", "out_bias", "c", "factor")
+        dtype = upcast(context.q.dtype)
         parameters = {key: context.weights[f"{context.name}.fire_{key}"] for key in keys}
-        c, limit = parameters["c"][:, :, None], (self.threshold * parameters["factor"]).abs()[:, :, None]
+        c = parameters["c"][:, :, None]
+        limit = (self.threshold * parameters["factor"]).abs()[:, :, None]
 
         # Both models divide by the later of the two positions; a causal query is never the earlier.
         distance = context.differences().abs().to(dtype)
-        query, key = context.query_ids.to(dtype)[..., :, None], context.key_ids.to(dtype)[..., None, :]
+        query = context.query_ids.to(dtype)[..., :, None]
+        key = context.key_ids.to(dtype)[..., None, :]
         last = query if context.causal else torch.maximum(query, key)
         if context.ids is not None:
-            distance, last = distance.flatten(1, 3), last.flatten(1, 2)  # rows and queries together
+            # Rows and queries together.
+            distance = distance.flatten(1, 3)
+            last = last.flatten(1, 2)
         ratio = _psi(c, distance) / (_psi(c, torch.maximum(last, limit)) + _EPSILON)
 
         # The MLP. Its first map is no matrix product, whose bits with a single column depend on the number of members.

@@ -45,7 +45,8 @@ class Fox(Position):
             sums = logs.cumsum(dim=-1)
             bias = context.select_queries(sums)[..., :, None] - sums[..., None, :]
         else:
-            allowed, logs = context.allowed, logs[..., None, :]  # (M, B, H, 1, K)
+            logs = logs[..., None, :]  # (M, B, H, 1, K)
+            allowed = context.allowed
             allowed = torch.ones((), dtype=torch.bool, device=logs.device) if allowed is None else allowed
             sums, at_query = compute_cumulative_sums(
                 torch.where(allowed, logs, 0.0).expand(*logs.shape[:3], context.count, -1), context

@@ -25,7 +25,8 @@ def declare_gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Paramet
 
 def compute_log_gates(context: Context) -> Tensor:
     """Return log sigmoid(W x + b) of the layer's input, (M, B, H, T), float32 at least."""
-    x, matrix = context.x, context.weights[f"{context.name}.gate"]
+    x = context.x
+    matrix = context.weights[f"{context.name}.gate"]
     bias = context.weights[f"{context.name}.gate_bias"]
     if matrix.shape[-1] == 1:  # the bits of a matrix product with one column depend on the number of members
         logits = (x * matrix[:, None, None, :, 0]).sum(dim=-1, keepdim=True) + bias[:, None, None]

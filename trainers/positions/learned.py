@@ -50,6 +50,7 @@ def look_up_positions(table_MPD: Tensor, forward_pass: Pass, offset_MB: Tensor |
 
     # Every member has a table of its own, so gather along its rows.
     ids = forward_pass.query_ids if offset_MB is None else offset_MB[:, :, None] + forward_pass.query_ids
-    members, width = len(table_MPD), table_MPD.shape[-1]
+    members = len(table_MPD)
+    width = table_MPD.shape[-1]
     index = ids.expand(members, -1, -1).reshape(members, -1, 1).expand(-1, -1, width)
     return torch.gather(table_MPD, 1, index).reshape(members, -1, forward_pass.count, width)

@@ -60,7 +60,8 @@ class Randomized(Position):
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
         """Yield a problem if inputs are longer than `longest`, and the problems of the base."""
-        positions, ids = getattr(task, "positions", 0), getattr(task, "position_ids", 0)
+        positions = getattr(task, "positions", 0)
+        ids = getattr(task, "position_ids", 0)
         if positions > self.longest:
             message = f"inputs have up to {positions} positions, so they cannot all be distinct"
             yield Problem(key="position.longest", given=self.longest, message=message, allowed=f">= {positions}")

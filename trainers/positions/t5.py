@@ -44,7 +44,8 @@ class T5(Position):
     def score(self, context: Context) -> Scores:
         """Return the bias of the bucket of i - j."""
         # Without ids all rows of a batch have the same buckets, which are looked up once.
-        table, rows = context.weights["buckets"], self.bucket(context.differences(), context.causal)
+        table = context.weights["buckets"]
+        rows = self.bucket(context.differences(), context.causal)
         index = rows.reshape(1 if context.ids is None else len(rows), 1, -1).expand(*table.shape[:2], -1)
         bias = torch.gather(table, -1, index).reshape(*table.shape[:2], -1, *rows.shape[-2:])
         return Scores(bias=bias.transpose(1, 2))

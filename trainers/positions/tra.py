@@ -75,7 +75,8 @@ class ThresholdRelative(Position):
     def score(self, context: Context) -> Scores:
         """Return the logits S + D, and the remaining keys."""
         # Without a threshold distances count every visible key.
-        scores, allowed = context.exact_products(), context.allowed
+        scores = context.exact_products()
+        allowed = context.allowed
         keep = None
         if self.threshold:
             keep = scores > 0 if allowed is None else (scores > 0) & allowed
@@ -112,7 +113,8 @@ class ThresholdRelative(Position):
     ) -> None:
         """Record the metrics of the enabled parts for each query."""
         # In a causal pass the distance of the first key is the number of remaining keys, which saves a sum.
-        shape, allowed = scores.shape[:-1], context.allowed
+        shape = scores.shape[:-1]
+        allowed = context.allowed
         is_counting = self.distance == "contextual" and context.causal
         surviving = distance[..., 0] - 1 + counted[..., 0] if is_counting else counted.sum(dim=-1)
 

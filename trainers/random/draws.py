@@ -27,7 +27,8 @@ def draw_words(
     draw: Callable[..., Tensor] = reference.draw_words
     arguments: tuple[Any, ...] = (seeds_S, step, stream, site, count)
     if word_range is not None:
-        draw, arguments = reference.draw_some_words, (*arguments, word_range)
+        draw = reference.draw_some_words
+        arguments = (*arguments, word_range)
     return fused.call_fused(draw, *arguments) if fused.is_enabled(seeds_S) else draw(*arguments)
 
 

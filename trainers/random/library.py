@@ -176,7 +176,8 @@ def _read_cpu_features() -> str:
 
 def _compile(compiler: Sequence[str], folder: Path) -> Path:
     """Compile the library in a folder and return its path. Raises _UnusableError."""
-    path, failure = folder / "draws.so", ""
+    path = folder / "draws.so"
+    failure = ""
 
     # Some compilers do not know -march=native; without it draws are slower, but the same.
     for flags in _FLAGS:
@@ -201,7 +202,8 @@ def _load_checked(path: Path) -> ctypes.CDLL:
         function = getattr(library, f"lengthwise_{name}", None)
         if function is None:
             raise _UnusableError(f"{path} has no function lengthwise_{name}")
-        function.argtypes, function.restype = [pointer] * pointer_count + [integer] * integer_count, None
+        function.argtypes = [pointer] * pointer_count + [integer] * integer_count
+        function.restype = None
     if not _computes_known_answers(library):
         raise _UnusableError(f"{path} computes wrong numbers")
     return library
@@ -213,7 +215,8 @@ def _computes_known_answers(library: ctypes.CDLL) -> bool:
 
     # A draw of 2^32 blocks reaches every block number with a single word.
     for block, site, step, stream, seed, expected in _KNOWN_ANSWERS:
-        key, step_pointer = (ctypes.c_int64 * 1)(seed), (ctypes.c_int64 * 1)(step)
+        key = (ctypes.c_int64 * 1)(seed)
+        step_pointer = (ctypes.c_int64 * 1)(step)
         for lane, word in enumerate(expected):
             counter = lane * 2**32 + block
             library.lengthwise_words(out, key, step_pointer, 0, 1, site, stream, 2**32, counter, counter + 1)

@@ -40,11 +40,13 @@ class Stream:
 
         rows: (first, last + 1), to return only these rows of the first dimension of `shape`.
         """
-        count, word_range = math.prod(shape), None
+        count = math.prod(shape)
+        word_range = None
         if rows is not None:
             # A draw of some rows gives the words that these rows have in the full draw.
             per_row = math.prod(shape[1:])
-            word_range, shape = (rows[0] * per_row, rows[1] * per_row), (rows[1] - rows[0], *shape[1:])
+            word_range = (rows[0] * per_row, rows[1] * per_row)
+            shape = (rows[1] - rows[0], *shape[1:])
         words = draws.draw_words(self.seeds_S, self.step, STREAMS[self.name], site, count, word_range)
         return words.reshape(len(self.seeds_S), *shape)
 

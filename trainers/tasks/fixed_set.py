@@ -87,6 +87,7 @@ def _draw_words(seeds_S: Tensor, index_SB: Tensor, site: int, blocks: int) -> Te
     """Return 4 * blocks random words for every row, (S, B, 4 * blocks)."""
     block = torch.arange(blocks, dtype=torch.int64, device=index_SB.device)
     block = block + torch.zeros_like(index_SB)[..., None]
-    ones, seeds = torch.ones_like(block), seeds_S[:, None, None]
+    ones = torch.ones_like(block)
+    seeds = seeds_S[:, None, None]
     counter = (block, ones * (_FIXED_SET_BIT + site), ones * index_SB[..., None], ones * STREAMS["data"])
     return torch.cat(philox4x32(counter, (seeds & _MASK, (seeds >> 32) & _MASK)), dim=-1)

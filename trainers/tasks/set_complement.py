@@ -128,7 +128,8 @@ class SetComplement(Task):
         self, history: Sequence[EvaluationCurves], lengths: tuple[int, ...]
     ) -> dict[str, NDArray[np.float32]]:
         """Return margin_bound, computed from lengths 1 and 2; NaN unless both are evaluated."""
-        margins, s = history[-1].curves["margin_min"], np.array(lengths)
+        margins = history[-1].curves["margin_min"]
+        s = np.array(lengths)
         if {1, 2} <= {*lengths}:
             smallest = margins[..., [lengths.index(1), lengths.index(2)]].min(axis=-1, keepdims=True)
         else:

@@ -180,7 +180,8 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
         It can if it draws all rows of the task, with one more token for each unit of length.
         """
         # A class that overrides one of these decides on its rows or widths by more than `draw_rows`.
-        new_lengths, cls = set(lengths) - set(self.lengths), type(self)
+        new_lengths = set(lengths) - set(self.lengths)
+        cls = type(self)
         overridden = any(
             getattr(cls, name) is not getattr(Task, name)
             for name in ("evaluation_batches", "positions", "distributions")
@@ -189,7 +190,8 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
             return self
 
         # Positions are counted by length, so a row of another width would not fit.
-        longest, stream = max(self.lengths), Stream(torch.tensor([0]), "eval", torch.tensor(0))
+        longest = max(self.lengths)
+        stream = Stream(torch.tensor([0]), "eval", torch.tensor(0))
         try:
             widths = {length: self.draw_rows(stream, 1, length).tokens.shape[-1] for length in (longest, *new_lengths)}
         except Exception:  # any error of the user's code means that it cannot draw them
@@ -223,7 +225,8 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
         self, other_metrics: Mapping[str, str], evaluated_lengths: Iterable[int]
     ) -> dict[str, RecordedMetric]:
         """Return every recorded metric by name: of the task, and other metrics, given with their better directions."""
-        evaluated, metrics = set(evaluated_lengths), dict[str, RecordedMetric]()
+        evaluated = set(evaluated_lengths)
+        metrics = dict[str, RecordedMetric]()
         for distribution in self.distributions:
             lengths = tuple(length for length in sorted(distribution.lengths) if length in evaluated)
             trained_lengths = tuple(length for length in lengths if length in distribution.trained_lengths)

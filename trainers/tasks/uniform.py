@@ -54,14 +54,18 @@ def score_uniformity(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[st
     largest_other, differences_other = subtract_largest(logits_MVLB, allowed_MVLB, dim=1)
     differences.mul_(allowed_MVLB)
     count = allowed_MVLB.sum(dim=1, keepdim=True)
-    mean, smallest = differences.sum(dim=1, keepdim=True) / count, differences.amin(dim=1, keepdim=True)
+    mean = differences.sum(dim=1, keepdim=True) / count
+    smallest = differences.amin(dim=1, keepdim=True)
 
     # Masses on both sides, relative to the largest token of each.
-    exp, exp_other = weighted_exp_(differences, allowed_MVLB), weighted_exp_(differences_other, other_MVLB)
+    exp = weighted_exp_(differences, allowed_MVLB)
+    exp_other = weighted_exp_(differences_other, other_MVLB)
     mass = exp.sum(dim=1, keepdim=True)
     odds = largest - largest_other + torch.log(mass) - torch.log(exp_other.sum(dim=1, keepdim=True))
-    log_valid, log_invalid = functional.logsigmoid(odds), functional.logsigmoid(-odds)
-    invalid, share = torch.exp(log_invalid), torch.exp(log_valid) / mass
+    log_valid = functional.logsigmoid(odds)
+    log_invalid = functional.logsigmoid(-odds)
+    invalid = torch.exp(log_invalid)
+    share = torch.exp(log_valid) / mass
 
     # For distributions of equal mass, half the sum of absolute differences is the sum of the positive differences.
     excess = (exp - 1.0 / (share * count)).clamp_min_(0.0).sum(dim=1, keepdim=True) * share

@@ -36,7 +36,8 @@ def find_places(tokens: Tensor) -> Places:
     """
     operator = (tokens == PLUS) | (tokens == TIMES)
     is_later = operator.long().cumsum(dim=-1) > 0
-    first, second = (tokens <= PAD) & ~is_later, (tokens <= PAD) & is_later
+    first = (tokens <= PAD) & ~is_later
+    second = (tokens <= PAD) & is_later
     role = FIRST * first.long() + SECOND * second.long() + OPERATOR * operator.long()
 
     # Significance counts from the right, because numbers end with their units.

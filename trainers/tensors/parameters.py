@@ -83,7 +83,8 @@ class ParameterLayout:
         a wrong shape.
         """
         # Overrides may come from the user's code.
-        overrides, shapes = overrides or {}, {name: (len(seeds_S), *shape) for name, shape in self.shapes}
+        overrides = overrides or {}
+        shapes = {name: (len(seeds_S), *shape) for name, shape in self.shapes}
         for name, value in overrides.items():
             if name not in shapes:
                 raise ValueError(f"initial values: unknown parameter {name}; allowed: {', '.join(shapes)}")

@@ -136,7 +136,8 @@ def measure_seconds_per_step(member: MemberConfig, members: int, seconds: float)
     evaluation_seconds = members * (time.process_time() - start) / share
 
     # Spread the time of all evaluations over the steps.
-    steps, interval = member.training.steps, member.evaluation_interval
+    steps = member.training.steps
+    interval = member.evaluation_interval
     return seconds_per_step + evaluation_seconds * (-(-steps // interval) if interval else 1) / steps
 
 
@@ -164,17 +165,20 @@ def _shrink_evaluation(member: MemberConfig) -> tuple[Pack, float]:
 def _time_steps(pack: Pack, seconds: float) -> float:
     """Return the CPU seconds per training step, drawing included, measured for about `seconds`."""
     # The first step allocates memory and loads kernels, so it is not measured.
-    state, step_batches = TrainingState.make_initial(pack), StepBatches(pack)
+    state = TrainingState.make_initial(pack)
+    step_batches = StepBatches(pack)
     train_step(pack, state, step_batches.get_batches(0, 1))
     start = time.process_time()
     batches = step_batches.get_batches(1, 1 + step_batches.steps_at_once)
     draw_seconds = (time.process_time() - start) / step_batches.steps_at_once
 
     # All steps train on the same batches, because drawing is measured apart.
-    start, count = time.process_time(), 0
+    start = time.process_time()
+    count = 0
     while count == 0 or time.process_time() - start < seconds:
         if pack.training.one_length_per_batch:  # lengths of steps differ, so each draws a separate batch
-            batches, draw_seconds = step_batches.get_batches(1 + count, 2 + count), 0.0
+            batches = step_batches.get_batches(1 + count, 2 + count)
+            draw_seconds = 0.0
         train_step(pack, state, batches)
         count += 1
     return draw_seconds + (time.process_time() - start) / count

@@ -31,7 +31,9 @@ class CudaGraphStep:
     has_failed: ClassVar[bool] = False  # in this process: the GPU memory of a failed capture may never be freed
 
     def __init__(self, train_step: TrainStep, notice: Callable[[str], None]) -> None:
-        self._train_step, self._notice, self._has_noticed = train_step, notice, False
+        self._train_step = train_step
+        self._notice = notice
+        self._has_noticed = False
         self._eager_peak_bytes: dict[
             Hashable, float
         ] = {}  # peak memory of the eager step, by the shapes of its batches
@@ -75,7 +77,8 @@ class CudaGraphStep:
 
         # Graphs never run at the same time, so they can share a memory pool.
         copies = [batch.clone() for batch in batches]
-        graph, first_graph = torch.cuda.CUDAGraph(), next((captured for captured, _ in self.graphs.values()), None)
+        graph = torch.cuda.CUDAGraph()
+        first_graph = next((captured for captured, _ in self.graphs.values()), None)
         try:
             with torch.cuda.graph(graph, pool=None if first_graph is None else first_graph.pool()):
                 self._train_step(state, copies)

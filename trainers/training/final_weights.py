@@ -31,7 +31,8 @@ def write_pack_weights(
 
     # Failed and pruned members were not trained to the end, so their weights are not kept.
     weights = collect_weights(pack, active.collect_full_state())
-    failed_at, stopped_at = active.read_event_steps("failed_at"), active.read_event_steps("stopped_at")
+    failed_at = active.read_event_steps("failed_at")
+    stopped_at = active.read_event_steps("stopped_at")
     finished_indices = [index for index in range(len(names)) if failed_at[index] < 0 and not pruned_M[index]]
 
     # Write one member after another, so that only the arrays of one are in memory at a time.

@@ -176,7 +176,8 @@ class _TrainingRun:
         """Remove members that ended at or before the last evaluation; return whether any were removed."""
         if not self.evaluations or self.evaluations[-1].final:
             return False
-        count_before, has_ended = len(self.active), find_ended_members(self.evaluations[-1], self.end_step_M)
+        count_before = len(self.active)
+        has_ended = find_ended_members(self.evaluations[-1], self.end_step_M)
         if has_ended.any():
             self.active.remove(np.flatnonzero(has_ended).tolist())
         if any_removed := len(self.active) < count_before:
@@ -233,7 +234,9 @@ class _TrainingRun:
             self.reporter.notice(warning)
 
         # The loss is the mean since the last evaluation, so its sums start again.
-        active, pack, state = self.active, self.active.pack, self.active.state
+        active = self.active
+        pack = self.active.pack
+        state = self.active.state
         validation = validate(pack, state, self.beat_if_due)
         metrics, values = evaluate(pack, state, self.collect_history(), self.beat_if_due)
         loss_steps = state.loss_steps.cpu().numpy()
@@ -272,7 +275,8 @@ class _TrainingRun:
 
     def report_remaining(self) -> None:
         """Report the remaining evaluations of a pack without active members: the last values of each member."""
-        last, steps = self.evaluations[-1], self.pack.training.steps
+        last = self.evaluations[-1]
+        steps = self.pack.training.steps
         for step in list_remaining_evaluations(self.pack, last.step):
             if self.is_interrupted:
                 return
@@ -320,9 +324,14 @@ class _TrainingRun:
 
     def write_weights_files(self) -> tuple[WeightsFile | None, ...]:
         """Write the final weights of every member if they are kept; return the file of each member."""
-        pruned_M, beat = self.end_step_M < self.pack.training.steps, lambda: self.beat("evaluate")
         return write_pack_weights(
-            self.weights_folder, self.member_ids, self.pack, self.active, self.steps_done, pruned_M, beat
+            self.weights_folder,
+            self.member_ids,
+            self.pack,
+            self.active,
+            self.steps_done,
+            self.end_step_M < self.pack.training.steps,
+            lambda: self.beat("evaluate"),
         )
 
     def save(self) -> None:

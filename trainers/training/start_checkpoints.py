@@ -53,7 +53,8 @@ def join_checkpoints(
     compiled: whether the pack is compiled, as the earlier packs must have been. max_step: the last step allowed.
     """
     # A member without a usable state would start at another step than the others, so one is enough to give up.
-    rows, notices = list[tuple[Snapshot, int]](), list(notices)
+    rows = list[tuple[Snapshot, int]]()
+    notices = list(notices)
     folders = dict.fromkeys(folder for folder, _ in start_checkpoints)
     newest = {folder: Checkpoints(folder=folder).read_newest() for folder in folders}
     for folder, name in start_checkpoints:

@@ -34,7 +34,9 @@ def sample_batches(
     if pack.curriculum is not None:
         stage_M = torch.zeros_like(pack.seeds_M) if stage_M is None else stage_M
         return pack.task.training_batches(Stream(pack.seeds_M, "data", step), rows, stage_M)
-    stream, task, length = Stream(pack.seeds_S, "data", step), pack.task, None
+    stream = Stream(pack.seeds_S, "data", step)
+    task = pack.task
+    length = None
     if pack.training.one_length_per_batch:
         length = max(task.trained_lengths) if longest else task.draw_step_length(int(step))
     return tuple(batch.for_members(pack.seed_index_M) for batch in task.training_batches(stream, rows, None, length))
@@ -88,7 +90,8 @@ def _compute_task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor
     """Return sum and weight of the loss of the task, with label smoothing and z-loss, (M,) each."""
     loss = _check_loss(f"{pack.task.name}: loss", pack.task.loss(logits, batch), len(logits))
     # Without both settings the loss of the task keeps its bits.
-    smoothing, factor = pack.hyperparameters.get("label_smoothing"), pack.hyperparameters.get("z_loss")
+    smoothing = pack.hyperparameters.get("label_smoothing")
+    factor = pack.hyperparameters.get("z_loss")
     if smoothing is None and factor is None:
         return loss
     return supervised.regularize(loss[0], logits, batch, smoothing, factor), loss[1]
@@ -110,7 +113,8 @@ def make_training_noise(pack: Pack, step: Tensor) -> Noise | None:
     # A compiled program serves packs of any size, so it reads seeds and index in a form that all packs have.
     seeds_S, seed_index_M = pack.seeds_S, pack.seed_index_M
     if torch.compiler.is_compiling():
-        seeds_S, seed_index_M = pack.compiled_seeds_S, pack.compiled_seed_index_M
+        seeds_S = pack.compiled_seeds_S
+        seed_index_M = pack.compiled_seed_index_M
     return Noise(Stream(seeds_S, "dropout", step), seed_index_M, pack.dropout_rates)
 
 
@@ -148,7 +152,8 @@ def compute_gradients(
 
     # Slices may have different weights, so their means cannot be averaged: sum everything, and divide once.
     gradient = torch.zeros_like(theta)
-    loss_M, weight_M = theta.new_zeros(theta.shape[0]), theta.new_zeros(theta.shape[0])
+    loss_M = theta.new_zeros(theta.shape[0])
+    weight_M = theta.new_zeros(theta.shape[0])
     for rows, noise in slices:
 
         def compute_sums(theta: Tensor, rows: Batch = rows, noise: Noise | None = noise) -> tuple[Tensor, Tensor]:
@@ -156,7 +161,9 @@ def compute_gradients(
             return loss_M.sum(), torch.stack([loss_M.detach(), weight_M.detach()])
 
         slice_gradient, (slice_loss_M, slice_weight_M) = _differentiate(compute_sums, theta)
-        gradient, loss_M, weight_M = gradient + slice_gradient, loss_M + slice_loss_M, weight_M + slice_weight_M
+        gradient = gradient + slice_gradient
+        loss_M = loss_M + slice_loss_M
+        weight_M = weight_M + slice_weight_M
     divisor_M = _replace_zero_weights(weight_M)
     return gradient / divisor_M[:, None], loss_M / divisor_M
 
@@ -227,7 +234,8 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
         theta = torch.maximum(theta, pack.lower_bounds)
 
     # A member that is not finite keeps the state before this step, so that its averages stay finite.
-    loss_M, active_M = loss_M.double(), state.failed_at < 0
+    loss_M = loss_M.double()
+    active_M = state.failed_at < 0
     if pack.stop_criterion is not None:
         active_M = active_M & (state.stopped_at < 0)
     alive_M = active_M & torch.isfinite(loss_M + _sum_entries(theta, pack.optimizer.checked(updates)))
@@ -247,7 +255,8 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
 def _sum_entries(theta: Tensor, state: Sequence[Tensor]) -> Tensor:
     """Return a number for each member, (M,), that is not finite if any entry of its weights or state is not."""
     # One pass over tensors in the shape of the weights; infinities and NaN survive sums.
-    total, others = theta.abs(), [buffer for buffer in state if buffer.shape != theta.shape]
+    total = theta.abs()
+    others = [buffer for buffer in state if buffer.shape != theta.shape]
     for buffer in state:
         if buffer.shape == theta.shape:
             total.add_(buffer)
@@ -307,7 +316,8 @@ def _compile_train_step(pack: Pack, on_wait: Callable[[], None]) -> TrainStep:
 
     # Inputs of three members, because compilers treat sizes 0 and 1 as constants; their first dimension is dynamic.
     trial = pack.select([0, 0, 0])
-    state, step = TrainingState.make_initial(trial), torch.ones((), dtype=torch.int64, device=pack.device)
+    state = TrainingState.make_initial(trial)
+    step = torch.ones((), dtype=torch.int64, device=pack.device)
     batches = make_contiguous_batches(trial, sample_batches(trial, step, trial.training.batch_size))
     mark_dynamic([*trial.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
 

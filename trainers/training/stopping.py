@@ -22,7 +22,8 @@ def find_members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> N
     criterion = pack.stop_criterion
     if criterion is None:
         return np.zeros(len(pack), dtype=bool)
-    scores_M, direction = validation.mean(criterion.metric, criterion.average), pack.directions[criterion.metric]
+    scores_M = validation.mean(criterion.metric, criterion.average)
+    direction = pack.directions[criterion.metric]
     is_reached_M = is_reached(scores_M, criterion.threshold, direction)
     return is_reached_M if pack.curriculum is None else is_reached_M & (stage_M == len(pack.task.stages) - 1)
 
@@ -47,7 +48,8 @@ def list_remaining_evaluations(pack: Pack, last_step: int) -> list[int]:
 
 def choose_next_stages(pack: Pack, validation: Validation, stage_M: Ints) -> Ints:
     """Return the next stages of the members, (M,). Raises PackError if a curriculum returns invalid stages."""
-    curriculum, stages = pack.curriculum, pack.task.stages
+    curriculum = pack.curriculum
+    stages = pack.task.stages
     if curriculum is None:
         return stage_M
 

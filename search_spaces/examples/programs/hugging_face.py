@@ -24,7 +24,8 @@ class Report(TrainerCallback):
     """A callback that reports at the steps of lengthwise, saves, and stops the training if lengthwise asks for it."""
 
     def __init__(self, run: lengthwise.Member, evaluate: Any) -> None:
-        self.run, self.evaluate = run, evaluate
+        self.run = run
+        self.evaluate = evaluate
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> Any:
         """Report if it is due; return the trainer's control with a save, and a stop if lengthwise asks for it."""
@@ -42,7 +43,8 @@ class Bits(torch.utils.data.Dataset):
 
     def __init__(self, length: int, rows: int, seed: int) -> None:
         bits = torch.randint(2, (rows, length), generator=torch.Generator().manual_seed(seed))
-        self.bits, self.is_majority = bits, (2 * bits.sum(1) > length).long()
+        self.bits = bits
+        self.is_majority = (2 * bits.sum(1) > length).long()
 
     def __len__(self) -> int:
         return len(self.bits)

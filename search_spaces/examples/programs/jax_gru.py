@@ -62,7 +62,8 @@ def main() -> None:
     weights |= {"bit": jnp.ones(width), "head": jax.random.normal(head_key, (width,)) / width**0.5}
 
     # A member that was killed or paused starts this script again.
-    start, checkpoint = 0, run.checkpoints / "last.pickle"
+    start = 0
+    checkpoint = run.checkpoints / "last.pickle"
     if checkpoint.exists():
         start, weights = pickle.loads(checkpoint.read_bytes())
 

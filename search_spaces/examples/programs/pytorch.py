@@ -20,7 +20,8 @@ class Majority(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.embed, self.head = nn.Embedding(2, width), nn.Linear(width, 2)
+        self.embed = nn.Embedding(2, width)
+        self.head = nn.Linear(width, 2)
         self.gru = nn.GRU(width, width, batch_first=True)
 
     def forward(self, bits: torch.Tensor) -> torch.Tensor:
@@ -59,7 +60,8 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
 
     # A member that was killed or paused starts this script again; the generator then draws the same rows.
-    start, checkpoint = 0, run.checkpoints / "last.pt"
+    start = 0
+    checkpoint = run.checkpoints / "last.pt"
     if checkpoint.exists():
         state = torch.load(checkpoint)
         start = state["step"]

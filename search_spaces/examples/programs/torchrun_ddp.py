@@ -57,7 +57,8 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
 
     # A member that was killed or paused starts all ranks again; each reads the checkpoint of rank 0.
-    start, checkpoint = 0, run.checkpoints / "last.pt"
+    start = 0
+    checkpoint = run.checkpoints / "last.pt"
     if checkpoint.exists():
         state = torch.load(checkpoint)
         start = state["step"]

@@ -62,7 +62,9 @@ class FormalLanguage(Task):
     def batch_of(self, string_SBN: Tensor, length_SB: Tensor) -> Batch:
         """Return the batch of the first `length_SB` symbols of each string."""
         # Strings of a batch differ in length, so positions are counted from the end of each.
-        empty, pad, longest = self.symbols, self.symbols + 1, string_SBN.shape[-1]
+        empty = self.symbols
+        pad = self.symbols + 1
+        longest = string_SBN.shape[-1]
         position_T = torch.arange(self.width(longest), device=string_SBN.device)
         after_SBT = position_T - length_SB[..., None]
 
@@ -143,9 +145,12 @@ class ModularArithmetic(FormalLanguage):
 
     def compute_answers(self, string_SBN, length_SB):
         """Return the values (S, B, 1), from the sum of finished terms and the product of the current term."""
-        total, product = torch.zeros_like(length_SB), string_SBN[..., 0]
+        total = torch.zeros_like(length_SB)
+        product = string_SBN[..., 0]
         for n in range(2, string_SBN.shape[-1], 2):
-            operator, number, is_inside = string_SBN[..., n - 1], string_SBN[..., n], n < length_SB
+            operator = string_SBN[..., n - 1]
+            number = string_SBN[..., n]
+            is_inside = n < length_SB
             is_factor = operator == 7
             term = torch.where(operator == 6, -number, number)
             total = torch.where(is_inside & ~is_factor, (total + product) % 5, total)

@@ -22,11 +22,14 @@ class Net(nn.Module):
 
     def __init__(self, inputs, outputs, width, heads, stop="symbols", most_loops=40):
         super().__init__()
-        self.symbols, self.heads = inputs - 2, heads  # the empty token and the pad are the last two ids
-        self.stop, self.most_loops = stop, most_loops
+        self.symbols = inputs - 2  # the empty token and the pad are the last two ids
+        self.heads = heads
+        self.stop = stop
+        self.most_loops = most_loops
         self.embed = nn.Embedding(inputs, width)
         self.normalize_attention, self.normalize_mlp, self.normalize = (nn.LayerNorm(width) for _ in range(3))
-        self.queries_keys_values, self.mix = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.queries_keys_values = nn.Linear(width, 3 * width)
+        self.mix = nn.Linear(width, width)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
         self.head = nn.Linear(width, outputs)
 
@@ -54,18 +57,23 @@ class Net(nn.Module):
         Every row takes all loops; a mask selects the loop that counts, so the GPU never waits for the host.
         """
         x = result = torch.zeros_like(embedded)
-        loops, active = torch.zeros_like(tokens[:, 0]), torch.ones_like(tokens[:, 0], dtype=torch.bool)
-        probabilities, best = torch.zeros_like(embedded[..., :1]), torch.zeros_like(embedded[:, 0, 0])
+        loops = torch.zeros_like(tokens[:, 0])
+        active = torch.ones_like(tokens[:, 0], dtype=torch.bool)
+        probabilities = torch.zeros_like(embedded[..., :1])
+        best = torch.zeros_like(embedded[:, 0, 0])
         for loop in range(1, self.most_loops + 1):
             # The loop that counts is the most confident one, or the last one that changed the answer.
             x = self.block(x + embedded)
-            previous, probabilities = probabilities, self.head(self.normalize(x)).softmax(-1)
+            previous = probabilities
+            probabilities = self.head(self.normalize(x)).softmax(-1)
             if self.stop == "confident":
                 confidence = self.average_answers(tokens, probabilities.amax(-1))
-                is_better, best = confidence > best, torch.maximum(confidence, best)
+                is_better = confidence > best
+                best = torch.maximum(confidence, best)
             else:
                 change = self.average_answers(tokens, (probabilities - previous).abs().sum(-1))
-                is_better, active = active, active & (change > MAX_SETTLED_CHANGE)
+                is_better = active
+                active = active & (change > MAX_SETTLED_CHANGE)
             result = torch.where(is_better[:, None, None], x, result)
             loops = torch.where(is_better, loop, loops)
         return result, loops

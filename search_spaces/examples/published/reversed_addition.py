@@ -73,7 +73,8 @@ class ReversedAddition(Task):
         digits_SB2N = digits_SB2N * mask_leading(longest, count_SB)[:, :, None]
 
         # The sum has a digit more than the numbers, for the last carry.
-        carry, sums = torch.zeros_like(count_SB), []
+        carry = torch.zeros_like(count_SB)
+        sums = []
         for total in (*digits_SB2N.sum(dim=2).unbind(dim=-1), torch.zeros_like(count_SB)):
             sums.append((total + carry) % 10)
             carry = (total + carry) // 10
@@ -85,8 +86,10 @@ class ReversedAddition(Task):
         for (number, count), mark, is_answer in zip(numbers, (PLUS, EQUALS, END), (0, 0, 1), strict=True):
             place_id = start_SB[..., None] + torch.arange(number.shape[-1], device=number.device)
             if self.form == "hints":
-                number, count = torch.stack([HINT + place_id, number], dim=-1).flatten(-2), 2 * count
-            mark_SB1, single_SB = torch.full_like(count, mark)[..., None], torch.ones_like(count)
+                number = torch.stack([HINT + place_id, number], dim=-1).flatten(-2)
+                count = 2 * count
+            mark_SB1 = torch.full_like(count, mark)[..., None]
+            single_SB = torch.ones_like(count)
             tokens += [(number + 1, count), (mark_SB1 + 1, single_SB)]  # 0 is left for the pads of `join_parts`
             ids += [(place_id + 1, count), (start_SB[..., None], single_SB)]
             answers += [(torch.full_like(number, is_answer), count), (torch.full_like(mark_SB1, is_answer), single_SB)]

@@ -33,7 +33,8 @@ class Adafactor(Optimizer):
         theta, gradients, decayed = map(inputs.layout.views, (inputs.theta, inputs.gradient, inputs.decayed_theta()))
         weights: dict[str, Tensor] = {}
         state: dict[str, Tensor] = {}
-        dtype, epsilon = inputs.theta.dtype, torch.finfo(inputs.theta.dtype).eps
+        dtype = inputs.theta.dtype
+        epsilon = torch.finfo(inputs.theta.dtype).eps
         new_share = inputs.step.double() ** inputs.h["beta2_decay"]
         # As in the paper the rate is at most 1 / sqrt(step).
         rate = torch.minimum(inputs.rate, inputs.step.double() ** -0.5)
@@ -43,7 +44,8 @@ class Adafactor(Optimizer):
             # A matrix is approximated by the outer product of its rows and columns, divided by their common mean.
             squares = gradient * gradient
             if gradient.dim() > 2:
-                rows, columns = inputs.state[f"rows.{name}"], inputs.state[f"columns.{name}"]
+                rows = inputs.state[f"rows.{name}"]
+                columns = inputs.state[f"columns.{name}"]
                 rows = rows + share * (squares.mean(dim=-1, keepdim=True) - rows)
                 columns = columns + share * (squares.mean(dim=-2, keepdim=True) - columns)
                 state |= {f"rows.{name}": rows, f"columns.{name}": columns}

@@ -23,8 +23,13 @@ class AdamW(Optimizer):
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta (1 - rate weight_decay) - rate m' / (sqrt(v') + epsilon), with bias-corrected moments."""
-        dtype, gradient, m, v = inputs.theta.dtype, inputs.gradient, inputs.state["m"], inputs.state["v"]
-        beta1, beta2, t = inputs.h["beta1"], inputs.h["beta2"], inputs.step.double()
+        dtype = inputs.theta.dtype
+        gradient = inputs.gradient
+        m = inputs.state["m"]
+        v = inputs.state["v"]
+        beta1 = inputs.h["beta1"]
+        beta2 = inputs.h["beta2"]
+        t = inputs.step.double()
         correction1 = 1.0 - beta1**t
         correction2 = torch.sqrt(1.0 - beta2**t)
 

@@ -22,7 +22,8 @@ class Lion(Optimizer):
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return theta (1 - rate weight_decay) - rate sign(beta1 m + (1 - beta1) gradient); m decays with beta2."""
-        dtype, momentum = inputs.theta.dtype, inputs.state["momentum"]
+        dtype = inputs.theta.dtype
+        momentum = inputs.state["momentum"]
         direction, new_momentum = (
             momentum * beta.to(dtype) + inputs.gradient * (1.0 - beta).to(dtype)
             for beta in (inputs.h["beta1"], inputs.h["beta2"])

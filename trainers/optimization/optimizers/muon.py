@@ -35,8 +35,10 @@ class Muon(AdamW):
         """Return AdamW's update, with the columns of matrices replaced by Muon's."""
         # AdamW updates all parameters; for matrices its weights and m are replaced below, and its v is unused.
         theta, state = super().update(inputs)
-        dtype, momentum = theta.dtype, inputs.h["momentum"].to(theta.dtype)[:, :, None]
-        weights, m = inputs.layout.views(theta), inputs.layout.views(state["m"])
+        dtype = theta.dtype
+        momentum = inputs.h["momentum"].to(theta.dtype)[:, :, None]
+        weights = inputs.layout.views(theta)
+        m = inputs.layout.views(state["m"])
         arrays = (inputs.decayed_theta(), inputs.gradient, inputs.state["m"])
         decayed, gradients, old_m = map(inputs.layout.views, arrays)
 
@@ -68,7 +70,8 @@ class Muon(AdamW):
         allowed = f"null, or names of matrices, such as {', '.join(names[:8])}"
         unknown_names = [name for name in self.matrices or () if known_parameters and name not in names]
         for name in unknown_names:
-            message, close = f"the model has no matrix {name}", find_nearest(name, names)
+            message = f"the model has no matrix {name}"
+            close = find_nearest(name, names)
             yield Problem(key="matrices", given=name, message=message, allowed=allowed, nearest=close)
 
         # An empty list, or a model without hidden matrices, would train with AdamW alone.

@@ -44,7 +44,8 @@ def draw_pairs(
     words = draws.bits(site, (batch, digits, 2))
 
     # The kind of each pair is drawn first: the chain depends on it alone, and all pairs of a kind are equally likely.
-    k, reached = torch.zeros_like(target), (target == 0).long()
+    k = torch.zeros_like(target)
+    reached = (target == 0).long()
     pair_indices = []
     for i in range(digits):
         bounds = table[class_SB, digits - i, k, reached]
@@ -73,7 +74,8 @@ def _make_bounds_table(chain: str, classes: tuple[int, ...], digits: int, device
 
     For a word below the first bound the pair sums to 10 or more, below the second bound to 9, otherwise to less.
     """
-    ks, table = range(max(0, *classes) + 1), []
+    ks = range(max(0, *classes) + 1)
+    table = []
     for counts in (_Counts(chain, c) for c in classes):
         by_left = (
             [[counts.make_bounds(left, k, reached) for reached in (False, True)] for k in ks]
@@ -87,7 +89,8 @@ class _Counts:
     """Numbers of ways to complete a pair of numbers so that its longest chain is c; all ways for FREE."""
 
     def __init__(self, chain: str, c: int) -> None:
-        self.chain, self.c = chain, c
+        self.chain = chain
+        self.c = c
         self._cached_ways: dict[tuple[int, int, bool], int] = {}
 
     def count_ways(self, left: int, k: int, reached: bool) -> int:

@@ -64,7 +64,8 @@ def multiply(first: Tensor, second: Tensor) -> Tensor:
         product = first[..., i : i + 1] * second
         columns = columns + torch.nn.functional.pad(product, (i, width - i - second.shape[-1]))
 
-    digits, carry = [], torch.zeros_like(columns[..., 0])
+    digits = []
+    carry = torch.zeros_like(columns[..., 0])
     for i in range(width):
         value = columns[..., i] + carry
         carry = value // 10
@@ -112,7 +113,8 @@ def multiply_in_parallel(multiplier: Tensor, digits: Tensor, width: int) -> tupl
         rounds = rounds + (columns >= 10).any(dim=-1)
 
         # Each column keeps its units and receives the higher digits of the columns below it.
-        next_columns, higher_digits = columns % 10, columns // 10
+        next_columns = columns % 10
+        higher_digits = columns // 10
         for k in range(1, min(width, 3 if number else 18)):
             next_columns = next_columns + torch.nn.functional.pad(higher_digits % 10, (k, 0))[..., :width]
             higher_digits = higher_digits // 10

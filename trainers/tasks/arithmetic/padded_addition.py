@@ -27,7 +27,8 @@ from trainers.tensors.numerals import PLUS
 
 # Sites of random words; the three sites from `shift_site` on lie between them.
 _PAIRS_SITE, _KIND_SITE, _MIXTURE_SITE, _DIGITS_SITE = 0, 1, 2, 6
-_SITES, _GROUPS = 8, 1024  # sites reserved for one group of evaluation rows, and groups for one length
+_SITES = 8  # sites reserved for one group of evaluation rows
+_GROUPS = 1024  # groups reserved for one length
 
 
 @register("task", "padded_addition")
@@ -181,7 +182,8 @@ class PaddedAddition(PaddedNumbers):
         """
         if not self.uniform_lengths:
             return pairs
-        batch, position = pairs[0].shape[1], torch.arange(self.train_digits, device=pairs[0].device)
+        batch = pairs[0].shape[1]
+        position = torch.arange(self.train_digits, device=pairs[0].device)
         last_digit = draw_below(draws, _DIGITS_SITE, (batch, 2), self.train_digits)
         last_digit = last_digit if rows is None else torch.where(rows[..., None], last_digit, self.train_digits)
         first, second = (torch.where(position <= last_digit[..., number, None], pairs[number], 0) for number in (0, 1))

@@ -171,7 +171,8 @@ class PaddedNumbers(Task):
 
     def read_numbers(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the digits of both numbers of sequences (..., T), (..., W) each, units first."""
-        role, (first_width, second_width) = find_places(tokens).role, self.blocks
+        role = find_places(tokens).role
+        (first_width, second_width) = self.blocks
         first = _select_block(tokens, role == FIRST, first_width)
         second = _select_block(tokens, role == SECOND, second_width)
         return read_digits(first), read_digits(second)
@@ -210,8 +211,10 @@ class PaddedNumbers(Task):
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return each metric at the length of the batch, (M, 1); NaN for empty groups."""
         assert isinstance(batch, StackedBatch)
-        right, start = rows["right"], 0
-        exact, scores = right.all(dim=-1).float(), dict[str, Tensor]()
+        right = rows["right"]
+        start = 0
+        exact = right.all(dim=-1).float()
+        scores = dict[str, Tensor]()
         for name, count in batch.parts:
             scores[name] = exact[:, start : start + count].mean(dim=1)
             start += count
@@ -235,13 +238,16 @@ class PaddedNumbers(Task):
             return Batch(tokens, targets)
 
         # Every row gathers its blocks from the row without text, so that shapes do not depend on the gaps.
-        rows, width, first_width = tokens.shape[1], self.positions, self.blocks[0]
+        rows = tokens.shape[1]
+        width = self.positions
+        first_width = self.blocks[0]
         gaps = draw_below(draws, site + self.shift_site + 1, (rows, 3), self.text_tokens + 1)
         text = TEXT + draw_below(draws, site + self.shift_site + 2, (rows, width), self.text_ids)
 
         # Each column takes a token of the first block, of the operator and the second block, or of neither.
         column = torch.arange(width, device=tokens.device)
-        shift_first, shift_second = gaps[..., :1], gaps[..., :2].sum(dim=-1, keepdim=True)
+        shift_first = gaps[..., :1]
+        shift_second = gaps[..., :2].sum(dim=-1, keepdim=True)
         end = shift_second + tokens.shape[-1]
         is_second = column >= shift_first + first_width + gaps[..., 1:2]  # from the operator on
         source = torch.where(is_second, column - shift_second, column - shift_first)

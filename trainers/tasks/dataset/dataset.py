@@ -148,7 +148,8 @@ class Dataset(Task):
 
     def stored_files(self) -> tuple[Path, dict[str, str]]:
         """Return the folder of the task's files, and the SHA-256 of each file by its path there. Raises ConfigError."""
-        folder, digests = self.folder, dict[str, str]()
+        folder = self.folder
+        digests = dict[str, str]()
         for path in self.files.values():
             for file in list_data_files(folder / path):
                 digests[str(Path(path) / file.relative_to(folder / path))] = compute_file_digest(file)
@@ -208,7 +209,8 @@ class Dataset(Task):
         self, key: str, stream: Stream, samples: int, lengths: tuple[int, ...]
     ) -> Iterator[EvaluationBatch]:
         """Yield the first rows of a file at every length, for every seed of the stream."""
-        stored, seeds = self.data.rows[key], stream.seeds_S
+        stored = self.data.rows[key]
+        seeds = stream.seeds_S
         tokens_NT, targets_NT, widths_N = copy_to_device(stored, seeds.device)
         for length in lengths:
             rows, width = stored.find_length(length, samples)
@@ -220,7 +222,8 @@ class Dataset(Task):
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text, without pads; _ for a masked target."""
-        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
+        tokens = batch.tokens[0, row].tolist()
+        targets = batch.targets[0, row].tolist()
         end = len(tokens) if batch.lengths is None else int(batch.lengths[0, row])
 
         # A blank at the end of a row would not be seen.

@@ -129,7 +129,8 @@ def _open_folder(path: Path) -> Columns:
 
 def _convert_arrow(column: Any, name: str) -> Cells:
     """Return an Arrow column: lists of integers as Ragged, integers as an array, other values as a list."""
-    types, kind = _import_pyarrow().types, column.type
+    types = _import_pyarrow().types
+    kind = column.type
     if column.null_count:
         raise ValueError(f"column {name}, row {column.is_null().to_numpy().argmax() + 1}: is null")
     if types.is_integer(kind):
@@ -141,7 +142,8 @@ def _convert_arrow(column: Any, name: str) -> Cells:
     # The lists of a column are stored as one array of values, which needs no Python object for each id.
     from pyarrow import compute
 
-    values, counts = compute.list_flatten(column), compute.list_value_length(column).to_numpy()
+    values = compute.list_flatten(column)
+    counts = compute.list_value_length(column).to_numpy()
     if values.null_count:
         position = values.is_null().to_numpy().argmax()
         raise ValueError(f"column {name}, row {(counts.cumsum() <= position).sum() + 1}: has a null among its ids")

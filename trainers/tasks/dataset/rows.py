@@ -106,7 +106,8 @@ def _read_cells(folder: Path, key: str, file: str, row_format: RowFormat) -> dic
         columns = open_columns(folder / file)
         for role, name in roles.items():
             if name not in columns:
-                nearest, message = find_nearest(name, columns), f"{name!r} is not a column of {file}"
+                nearest = find_nearest(name, columns)
+                message = f"{name!r} is not a column of {file}"
                 raise ConfigError([
                     Problem(key=role, given=name, message=message, allowed=", ".join(columns), nearest=nearest)
                 ])  # fmt: skip
@@ -218,7 +219,8 @@ class _Table:
     def make_rows(self, words: Sequence[str] | None, vocabulary: int) -> Rows:
         """Return the padded rows. Raises ConfigError."""
         # The target of a token is the next one, so a row of plain text needs two.
-        tokens, row_format = self._look_up_ids("tokens", words, vocabulary), self.row_format
+        tokens = self._look_up_ids("tokens", words, vocabulary)
+        row_format = self.row_format
         if not len(tokens.counts):
             raise self.make_error("has no rows")
         min_tokens = 2 if row_format.targets is None and row_format.answer is None else 1
@@ -229,15 +231,20 @@ class _Table:
             targets = self._look_up_ids("targets", words, vocabulary)
             message = "has a different number of targets than of tokens"
             self._check_rows(targets.counts != tokens.counts, message, "targets")
-            inputs, outputs, widths = _pad_rows(tokens, PAD), _pad_rows(targets, IGNORED), tokens.counts
+            inputs = _pad_rows(tokens, PAD)
+            outputs = _pad_rows(targets, IGNORED)
+            widths = tokens.counts
             self._check_rows((outputs == IGNORED).all(axis=1), "has only masked targets", "targets")
         else:
-            text, start = tokens, np.zeros_like(tokens.counts)
+            text = tokens
+            start = np.zeros_like(tokens.counts)
             if row_format.answer is not None:
                 answer = self._look_up_ids("answer", words, vocabulary)
                 self._check_rows(answer.counts < 1, "has no token", "answer")
-                text, start = _join_rows(tokens, answer), tokens.counts - 1
-            padded, widths = _pad_rows(text, PAD), text.counts - 1
+                text = _join_rows(tokens, answer)
+                start = tokens.counts - 1
+            padded = _pad_rows(text, PAD)
+            widths = text.counts - 1
             position = np.arange(padded.shape[1] - 1)
             is_input = position < widths[:, None]
             inputs = np.where(is_input, padded[:, :-1], PAD)

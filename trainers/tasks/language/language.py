@@ -154,7 +154,8 @@ class Language(Task):
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text."""
         words = self.text.words
-        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
+        tokens = batch.tokens[0, row].tolist()
+        targets = batch.targets[0, row].tolist()
         return [words[token] for token in tokens], [words[target] for target in targets]
 
 

@@ -69,7 +69,8 @@ class Othello(Task):
 
     def legal_squares(self, moves: list[int]) -> list[int]:
         """Return the legal squares after `moves` (squares, without passes). Raises ValueError for an illegal move."""
-        board, directions = self.geometry, self.geometry.make_directions(torch.device("cpu"))
+        board = self.geometry
+        directions = self.geometry.make_directions(torch.device("cpu"))
         mover, opponent = (torch.tensor(bits) for bits in board.start)
         for square in [*moves, None]:
             # A side without a legal move passes.
@@ -91,7 +92,8 @@ class Othello(Task):
         """Return moves as text, column and row, -- after the end; for `soft` targets all legal moves."""
         playable = self.geometry.playable
         squares = [f"{'abcdefgh'[square % self.board]}{square // self.board + 1}" for square in playable]
-        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
+        tokens = batch.tokens[0, row].tolist()
+        targets = batch.targets[0, row].tolist()
         moves = [["--", *squares][token] for token in tokens]
         if self.target == "sampled":
             return moves, [["--", *squares][token] for token in targets]

@@ -47,7 +47,8 @@ class Board:
 
         The right shift of an int64 copies the sign bit to squares outside of the mask.
         """
-        n, steps = self.n, ((0, 1), (1, -1), (1, 0), (1, 1))
+        n = self.n
+        steps = ((0, 1), (1, -1), (1, 0), (1, 1))
         distances = tuple(n * row + column for row, column in steps)
 
         def mask_landings(row: int, column: int) -> int:
@@ -75,11 +76,13 @@ class Board:
         above, below = opponent[..., None] & up, opponent[..., None] & down
 
         # Runs grow by a disc in each turn; the longest has n - 2 discs.
-        up_runs, down_runs = (first << distances).bitwise_and_(above), (first >> distances).bitwise_and_(below)
+        up_runs = (first << distances).bitwise_and_(above)
+        down_runs = (first >> distances).bitwise_and_(below)
         for _ in range(self.n - 3):
             up_runs |= (up_runs << distances).bitwise_and_(above)
             down_runs |= (down_runs >> distances).bitwise_and_(below)
-        up_ends, down_ends = (up_runs << distances).bitwise_and_(up), (down_runs >> distances).bitwise_and_(down)
+        up_ends = (up_runs << distances).bitwise_and_(up)
+        down_ends = (down_runs >> distances).bitwise_and_(down)
         return up_runs, up_ends, down_runs, down_ends
 
     def find_legal_moves(self, mover: Tensor, opponent: Tensor, directions: tuple[Tensor, Tensor, Tensor]) -> Tensor:
@@ -108,8 +111,10 @@ class Board:
         Moves are uniform over the legal moves. Tokens are 0 after the end of a game. Legal moves are bits before each
         move, 0 after the end. A side that cannot move passes; passes are not recorded.
         """
-        device, seeds = stream.seeds_S.device, len(stream.seeds_S)
-        directions, tables = self.make_directions(device), (constant(_IN_BYTE, device), constant(self._tokens, device))
+        device = stream.seeds_S.device
+        seeds = len(stream.seeds_S)
+        directions = self.make_directions(device)
+        tables = (constant(_IN_BYTE, device), constant(self._tokens, device))
         black, white = (torch.full((seeds, games), bits, dtype=torch.int64, device=device) for bits in self.start)
         mover, opponent = black, white
         words = stream.bits(0, (moves, games))

@@ -33,5 +33,6 @@ class CopyString(Strings):
 
     def copy_parts(self, string_SBN: Tensor, count_SB: Tensor) -> tuple[list[RowPart], list[RowPart]]:
         """Return the parts of prompts and answers for given strings, of which `count_SB` symbols are used."""
-        string, end = (string_SBN, count_SB), repeat_token(END, count_SB)
+        string = (string_SBN, count_SB)
+        end = repeat_token(END, count_SB)
         return [repeat_token(BEGIN, count_SB), string, repeat_token(SEPARATOR, count_SB)], [string, end]

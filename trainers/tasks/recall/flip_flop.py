@@ -129,7 +129,8 @@ class FlipFlop(Task):
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the numbers of reads and of wrong reads of each row, (M, B, 1), in total and at each distance."""
-        is_wrong, is_read = supervised.mistakes(logits_MBTV, batch), batch.targets != IGNORED
+        is_wrong = supervised.mistakes(logits_MBTV, batch)
+        is_read = batch.targets != IGNORED
         counts = {"wrong": _count_true(is_wrong), "reads": _count_true(is_read)}
         if not self.measured_distances:
             return counts
@@ -153,12 +154,14 @@ class FlipFlop(Task):
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text."""
-        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
+        tokens = batch.tokens[0, row].tolist()
+        targets = batch.targets[0, row].tolist()
         return [_SYMBOLS[token] for token in tokens], [_SYMBOLS[target] for target in targets]
 
     def _draw_rows(self, draws: Draws, site: int, rows: int, pairs: int, ignored: float) -> Batch:
         """Draw rows (S, rows, 2 * pairs); takes two sites."""
-        kind, share = draws.bits(site, (rows, pairs)), round((1.0 - ignored) * 2**31)
+        kind = draws.bits(site, (rows, pairs))
+        share = round((1.0 - ignored) * 2**31)
         instructions = torch.where(kind < share, READ, torch.where(kind < 2 * share, WRITE, IGNORE))
         instructions[..., 0], instructions[..., -1] = WRITE, READ
         return self.batch_of(instructions, draw_below(draws, site + 1, (rows, pairs), 2))

@@ -60,5 +60,6 @@ class Induction(Strings):
         answer = string_SBN.gather(-1, latest + 1)
 
         single = torch.ones_like(count_SB)
-        begin, separator = repeat_token(BEGIN, count_SB), repeat_token(SEPARATOR, count_SB)
+        begin = repeat_token(BEGIN, count_SB)
+        separator = repeat_token(SEPARATOR, count_SB)
         return [begin, (string_SBN, count_SB), separator, (queried, single)], [(answer, single)]

@@ -103,8 +103,10 @@ class MultiInstruction(Strings):
         marked = marked_SBK.sort(dim=-1).values
         missing = torch.full_like(marked[..., :1], longest)
         kth = marked[..., self.marked - 1] if marked.shape[-1] >= self.marked else missing[..., 0]
-        last, position = count_SB - 1, torch.arange(longest, device=instruction_SB.device)
-        single, start = (count_SB > 0).long(), torch.zeros_like(position)
+        last = count_SB - 1
+        position = torch.arange(longest, device=instruction_SB.device)
+        single = (count_SB > 0).long()
+        start = torch.zeros_like(position)
         ends = torch.where(position == 0, last[..., None], torch.where(position == last[..., None], 0, position))
         answers = {
             "copy": (position, count_SB),
@@ -117,7 +119,8 @@ class MultiInstruction(Strings):
         }
 
         # Choose the answer of each row's instruction.
-        source, length = torch.zeros_like(string_SBN), torch.zeros_like(count_SB)
+        source = torch.zeros_like(string_SBN)
+        length = torch.zeros_like(count_SB)
         for number, name in enumerate(INSTRUCTIONS):
             is_selected = instruction_SB == number
             source = torch.where(is_selected[..., None], answers[name][0], source)

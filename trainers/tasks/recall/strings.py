@@ -116,7 +116,8 @@ class Strings(Task):
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text, without pads."""
-        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
+        tokens = batch.tokens[0, row].tolist()
+        targets = batch.targets[0, row].tolist()
         end = max((position for position, token in enumerate(tokens) if token != PAD), default=0) + 1
         symbols = [self.format_symbol(token) for token in tokens[:end]]
         return symbols, [self.format_symbol(target) for target in targets[:end]]
@@ -136,7 +137,8 @@ class Strings(Task):
         )
 
         # The last token of the prompt predicts the first token of the answer.
-        first, position = prompt_length - 1, torch.arange(width, device=text.device)
+        first = prompt_length - 1
+        position = torch.arange(width, device=text.device)
         is_scored = (position >= first) & (position < first + answer_length)
 
         # The prompt stays whole even if no token of the answer is scored.

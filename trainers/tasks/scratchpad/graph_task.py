@@ -46,7 +46,8 @@ class GraphTask(ScratchpadTask):
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return for each of `generation_metrics` whether each generated row is right, (M, B)."""
-        (ended, label), (_, true_label) = _read_label(written_MBG), _read_label(batch.answer)
+        (ended, label) = _read_label(written_MBG)
+        (_, true_label) = _read_label(batch.answer)
         return {**super().score_generated(written_MBG, batch), "label": ended & (label == true_label)}
 
     def answer_mask(self, text: Tensor) -> Tensor:

@@ -52,7 +52,8 @@ class Graph:
         >>> graph.write_question(name)[0].tolist()
         [[[30, 5, 20, 4, 20, 5, 30, 4, 20, 6, 30, 4]]]
         """
-        tail, head = name_SBN.gather(-1, self.tails), name_SBN.gather(-1, self.heads)
+        tail = name_SBN.gather(-1, self.tails)
+        head = name_SBN.gather(-1, self.heads)
         edge = torch.stack([tail, torch.full_like(tail, EDGE), head, torch.full_like(tail, SEPARATOR)], dim=-1)
         source, target = (name_SBN.gather(-1, node[..., None]) for node in (self.source, self.target))
         query = [source, torch.full_like(source, ASKED), target, torch.full_like(source, SEPARATOR)]

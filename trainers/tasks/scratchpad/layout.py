@@ -114,7 +114,8 @@ class TokenRows:
     """The used tokens of several parts, concatenated to rows (S, B, width)."""
 
     def __init__(self, parts: Sequence[Tokens], width: int) -> None:
-        self._parts, self._width = parts, width
+        self._parts = parts
+        self._width = width
         self._columns = find_packed_columns(self._concatenate("used"), width)
 
     def tokens(self) -> Tensor:
@@ -146,7 +147,8 @@ def make_masked_rows(text: Text, start: int | None, width: int, *, fix_first_sta
     it does not.
     """
     # All states begin at the same position id, wherever they are in the row.
-    first_id, length = _find_first_id(text, start)[..., None], text.state_length
+    first_id = _find_first_id(text, start)[..., None]
+    length = text.state_length
     is_question_a_state = text.question.shape[-1] == 0
     states = _make_state_tokens(text, first_id.expand(length.shape))
     first = states.map_all(lambda tensor: tensor[:, :, :1])
@@ -154,10 +156,8 @@ def make_masked_rows(text: Text, start: int | None, width: int, *, fix_first_sta
         first = replace(first, group=torch.full_like(first.group, 2))
 
     # A copy is in the group of the state after it, which alone sees it, and comes before it in position ids.
-    copies, next_states = (
-        states.map_all(lambda tensor: tensor[:, :, :-1]),
-        states.map_all(lambda tensor: tensor[:, :, 1:]),
-    )
+    copies = states.map_all(lambda tensor: tensor[:, :, :-1])
+    next_states = states.map_all(lambda tensor: tensor[:, :, 1:])
     is_copied = next_states.used.any(dim=-1, keepdim=True) & copies.used
     if is_question_a_state:
         is_copied = is_copied & (next_states.state > 1)
@@ -178,7 +178,8 @@ def make_transition_rows(text: Text, start: int | None, width: int, index_SB: Te
     previous = states.map_all(lambda tensor: _select_state(tensor, (index_SB - 1).clamp(min=0)))
 
     # The first state has no state before it, and a missing state leaves the row empty.
-    is_first, exists = (index_SB == 0)[..., None], current.used.any(dim=-1, keepdim=True)
+    is_first = (index_SB == 0)[..., None]
+    exists = current.used.any(dim=-1, keepdim=True)
     previous = replace(previous, used=previous.used & exists & ~is_first, role=torch.full_like(previous.role, COPY))
     current = replace(current, id=current.id + previous.used.sum(dim=-1, keepdim=True))
     shared = [
@@ -194,7 +195,8 @@ def make_batch(rows: TokenRows, *, loss_on_question: bool, ids: bool = False, gr
     ids, groups: whether the batch has them. Targets of copies are masked; those of the question have weight only with
     `loss_on_question`.
     """
-    tokens, role = rows.tokens(), rows.join_attribute("role", COPY)[..., 1:]
+    tokens = rows.tokens()
+    role = rows.join_attribute("role", COPY)[..., 1:]
     return Batch(
         tokens[..., :-1],
         torch.where(role == COPY, IGNORED, tokens[..., 1:]),
@@ -212,7 +214,8 @@ def make_test_batch(
     prompt_length = widths.question if text.given is None else text.given
     is_inductive = fix_first_state is not None
     if fix_first_state is None:
-        rows, answer_width = make_full_rows(text, start, widths.full), widths.full - prompt_length
+        rows = make_full_rows(text, start, widths.full)
+        answer_width = widths.full - prompt_length
     else:
         rows = make_masked_rows(text, start, widths.masked, fix_first_state=fix_first_state)
         answer_width = widths.shared - prompt_length + len(widths.states) * max(widths.states)

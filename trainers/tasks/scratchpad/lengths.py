@@ -61,7 +61,8 @@ class Slice:
     ) -> Tensor:
         """Return drawn lengths, int64 (S, rows), with the mass of each length multiplied by `weight`."""
         # A random word below the first bound gives the first length, and so on; fractions keep the bounds exact.
-        words, stage_bounds = draws.bits(site, (rows,)), []
+        words = draws.bits(site, (rows,))
+        stage_bounds = []
         for masses in self.masses:
             weighted = [mass * weight(length) for length, mass in zip(self.lengths, masses, strict=True)]
             total = sum(weighted)
@@ -118,7 +119,9 @@ def split_batch(weights: LengthWeights, rows: int, count: int) -> tuple[Slice, .
     slices = []
     for number, (first, last) in enumerate(pairwise(edges)):
         # The slice has the mass from `low` to `high`; each length has the mass from `start` to `end`.
-        low, high, start = Fraction(first, rows), Fraction(last, rows), Fraction(0)
+        low = Fraction(first, rows)
+        high = Fraction(last, rows)
+        start = Fraction(0)
         masses = dict[int, Fraction]()
         for length, weight in weights:
             end = start + Fraction(weight, total)

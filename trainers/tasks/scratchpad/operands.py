@@ -63,7 +63,8 @@ def draw_operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Ope
     The draw of a row depends on the canvas, not on the numbers of digits of other rows.
     """
     # The leading digit is 1 to 9, so that the number has exactly this many digits.
-    position, top = torch.arange(canvas, device=count_SB.device), count_SB[..., None] - 1
+    position = torch.arange(canvas, device=count_SB.device)
+    top = count_SB[..., None] - 1
     numbers = []
     for number in range(OPERAND_SITES):
         words = draws.bits(site + number, (count_SB.shape[1], canvas))
@@ -97,7 +98,8 @@ def push_digits(total_SBD: Tensor, initial_SBA: Tensor, count: int) -> Tensor:
 def write_sum(question_SBQ: Tensor, numbers: Operands, count_SB: Tensor, longest: int) -> Text:
     """Return the text of questions answered by `count_SB` digits of the sum, at most longest + 1, and an end mark."""
     # Digits are stored units first and read the other way round.
-    position, last = torch.arange(longest + 2, device=count_SB.device), count_SB[..., None] - 1
+    position = torch.arange(longest + 2, device=count_SB.device)
+    last = count_SB[..., None] - 1
     digit_index = (last - position).clamp(0, numbers.canvas).expand(*count_SB.shape, longest + 2)
     digits = TOKEN["0"] + torch.gather(numbers.total, -1, digit_index)
     answer = torch.where(position <= last, digits, torch.where(position == last + 1, TOKEN[END], TOKEN[PAD]))

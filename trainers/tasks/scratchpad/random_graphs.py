@@ -29,7 +29,8 @@ def draw_at_distance(draws: Draws, site: int, distance_SB: Tensor, nodes: int, e
     # A number below N (N - 1) is an edge: its tail, and its head among the other nodes.
     rows = distance_SB.shape[1]
     number = draw_distinct(draws, site, (rows, TRIES, edges), nodes * (nodes - 1))
-    tails, heads = number // (nodes - 1), number % (nodes - 1)
+    tails = number // (nodes - 1)
+    heads = number % (nodes - 1)
     heads = heads + (heads >= tails)
     pair = find_first_pair(tails, heads, distance_SB[..., None], nodes, farthest)
 
@@ -69,12 +70,14 @@ def find_first_pair(tails: Tensor, heads: Tensor, distance: Tensor, nodes: int, 
     for steps in range(1, farthest + 1):
         is_match = torch.where(distance == steps, is_reached & ~is_reached_before, is_match)
         if steps < farthest:
-            is_reached_before, is_reached = is_reached, torch.matmul(is_reached.float(), step) > 0.0
+            is_reached_before = is_reached
+            is_reached = torch.matmul(is_reached.float(), step) > 0.0
 
     # Squaring doubles the number of steps; a path never needs more than N - 1.
     steps = farthest
     while steps < nodes - 1:
-        is_reached, steps = torch.matmul(is_reached.float(), is_reached.float()) > 0.0, 2 * steps
+        is_reached = torch.matmul(is_reached.float(), is_reached.float()) > 0.0
+        steps = 2 * steps
     is_match = torch.where(distance == 0, ~is_reached, is_match).flatten(-2)
     return torch.where(is_match, torch.arange(nodes * nodes, device=tails.device), nodes * nodes).amin(dim=-1)
 

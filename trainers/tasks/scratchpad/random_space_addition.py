@@ -89,7 +89,8 @@ class RandomSpaceAddition(Sums):
     def write_text(self, numbers: Operands, draws: Draws, site: int, longest: int) -> Text:
         """Return the text of given numbers, at random places and with random filler."""
         # All sets of cells are equally likely; characters keep their order, so the cells ascend.
-        rows, cell_count = numbers.count.shape[1], 2 * self.canvas + 1
+        rows = numbers.count.shape[1]
+        cell_count = 2 * self.canvas + 1
         order = draws.bits(site, (rows, cell_count)).argsort(dim=-1, stable=True).argsort(dim=-1)
         is_used = order < 2 * numbers.count[..., None] + 1
         cell = torch.arange(cell_count, device=is_used.device)
@@ -117,7 +118,8 @@ def make_question(numbers: Operands, cells_SBC: Tensor) -> Tensor:
     cells_SBC: the cells of the characters, ascending, then 2 canvas + 1 for unused entries, (S, B, 2 canvas + 1).
     """
     canvas = numbers.canvas
-    count, column = numbers.count[..., None], torch.arange(2 * canvas + 1, device=cells_SBC.device)
+    count = numbers.count[..., None]
+    column = torch.arange(2 * canvas + 1, device=cells_SBC.device)
     first, second = (
         torch.gather(digits, -1, (end - column).clamp(0, canvas - 1).expand_as(cells_SBC))
         for digits, end in ((numbers.first, count - 1), (numbers.second, 2 * count))
@@ -139,7 +141,8 @@ def make_states(numbers: Operands, cells_SBC: Tensor, initial_SBA: Tensor, longe
     shared = torch.cat([question, initial_SBA], dim=-1)
 
     # The state of the last carry has no digits: `[-1]_[place of +]_`.
-    state_count, count = longest + 1, numbers.count[..., None]
+    state_count = longest + 1
+    count = numbers.count[..., None]
     state = torch.arange(state_count, device=count.device)
     is_carry = state >= count
     first, second = (
@@ -159,7 +162,8 @@ def make_states(numbers: Operands, cells_SBC: Tensor, initial_SBA: Tensor, longe
     parts = (opening, place_a, closing, first, opening, place_b, closing, second, c, carry, r, window, mark)
 
     # Shorter numbers have fewer states; the fields are the same in all of them.
-    states, is_used = torch.cat(parts, dim=-1), state < count + numbers.longer[..., None]
+    states = torch.cat(parts, dim=-1)
+    is_used = state < count + numbers.longer[..., None]
     width = states.shape[-1]
     fields = (*_STATE_FIELDS, *[_WINDOW] * (width - len(_STATE_FIELDS) - 1), _FORM)
     return Text(

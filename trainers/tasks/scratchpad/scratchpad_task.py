@@ -197,7 +197,9 @@ class ScratchpadTask(Task):
 
     def training_rows(self, part: Slice, draws: Draws) -> Batch:
         """Return the rows of a slice of a training batch, in the form of the task."""
-        site, start, on_question = SITES_PER_DRAW * part.number, self.start_token, self.loss_on_question
+        site = SITES_PER_DRAW * part.number
+        start = self.start_token
+        on_question = self.loss_on_question
         width = max(self.count_row_tokens(length, self.form) for length in part.lengths)
 
         # Consecutive transitions of the same examples fill the slice.
@@ -275,7 +277,8 @@ class ScratchpadTask(Task):
     def answer_mask(self, text: Tensor) -> Tensor:
         """Return which tokens of texts (..., G) are the answer: the last state with the end mark; none without it."""
         # The last state lies between the last mark before the end mark, and the end mark.
-        is_end, index = text == self.token(self.end), torch.arange(text.shape[-1], device=text.device)
+        is_end = text == self.token(self.end)
+        index = torch.arange(text.shape[-1], device=text.device)
         is_mark = (text == self.token(self.mark)) & (is_end.cumsum(dim=-1) == 0)
         last_mark = torch.where(is_mark, index, -1).amax(dim=-1, keepdim=True)
         end = torch.where(is_end, index, -1).amax(dim=-1, keepdim=True)  # the only one: pads follow
@@ -320,7 +323,8 @@ class ScratchpadTask(Task):
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
         """Return tokens and targets of a row of the first seed as text, without pads; ~ is a masked target."""
-        tokens, targets = batch.tokens[0, row].tolist(), batch.targets[0, row].tolist()
+        tokens = batch.tokens[0, row].tolist()
+        targets = batch.targets[0, row].tolist()
         end = max((position for position, token in enumerate(tokens) if token != PAD), default=0) + 1
         target_symbols = ["~" if target == supervised.IGNORED else self.vocabulary[target] for target in targets[:end]]
         return [self.vocabulary[token] for token in tokens[:end]], target_symbols

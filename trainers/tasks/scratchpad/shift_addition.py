@@ -78,7 +78,8 @@ class ShiftAddition(Sums):
         The answer begins after the question with `$` and the filler of the sum.
         """
         # Each state pushes a digit into the window, so that its filler moves by a token and loses the last one.
-        width, question_width = self.filler_width, 2 * self.canvas + 4
+        width = self.filler_width
+        question_width = 2 * self.canvas + 4
         sources = [NOWHERE, *range(1, width)] + [NOWHERE] * 3
         for state in range(1, longest + 1):
             sources += [NOWHERE] * (question_width + state) + [*range(width - state)] + [NOWHERE] * 3
@@ -93,7 +94,8 @@ def make_question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
 
 def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     """Return the text of numbers of at most `longest` digits; the first state begins with the question."""
-    canvas, state_count = numbers.canvas, longest + 2
+    canvas = numbers.canvas
+    state_count = longest + 2
     count, sum_filler = numbers.count[..., None], filler_SBF[..., 2 * canvas :]
     first, second = _pad_numbers(numbers, filler_SBF)
 
@@ -139,7 +141,8 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
 
 def _pad_numbers(numbers: Operands, filler_SBF: Tensor) -> tuple[Tensor, Tensor]:
     """Return filler, `$` and the digits of each number, tokens (S, B, D + 1)."""
-    canvas, count = numbers.canvas, numbers.count[..., None]
+    canvas = numbers.canvas
+    count = numbers.count[..., None]
     remaining = torch.arange(canvas, -1, -1, device=count.device)  # number of tokens on the right of each one
     padded = []
     for number, digits in enumerate((numbers.first, numbers.second)):
@@ -162,7 +165,8 @@ def _rotate_numbers(number_SBA: Tensor, count: int) -> Tensor:
 def _list_fields(canvas: int) -> tuple[tuple[int, ...], ...]:
     """Return the field of each token of the first state (filler is not scored), of other states, and of the answer."""
     form, first, second, digit, window, carry = range(len(FIELDS))
-    numbers, ending = (*[first] * (canvas + 1), form, *[second] * (canvas + 1), form), (form, carry, form)
+    numbers = (*[first] * (canvas + 1), form, *[second] * (canvas + 1), form)
+    ending = (form, carry, form)
     first_fields = (*numbers, form, *[NOT_JUDGED] * canvas, *ending)
     later_fields = (*numbers, digit, *[window] * canvas, *ending)
     answer_fields = (carry, *[window] * (canvas + 1), *[form] * (len(later_fields) - canvas - 2))

@@ -81,7 +81,8 @@ class Sums(ScratchpadTask):
         """Yield problems of the numbers of digits, and of greedy states without sampling."""
         yield from super().cross_checks()
         if self.train_digits > self.canvas:
-            message, allowed = f"{self.train_digits} digits do not fit on the canvas", f"<= canvas ({self.canvas})"
+            message = f"{self.train_digits} digits do not fit on the canvas"
+            allowed = f"<= canvas ({self.canvas})"
             yield self._make_problem("train_digits", message, allowed)
         elif list(self.test_digits) != sorted({*self.test_digits} & {*range(self.train_digits + 1, self.canvas + 1)}):
             lengths = list(self.test_digits)
@@ -91,7 +92,8 @@ class Sums(ScratchpadTask):
 
         # At temperature 0 filler is not sampled either.
         if self.greedy_states and not self.temperature:
-            message, allowed = "has no effect with temperature 0", "false, or a temperature above 0"
+            message = "has no effect with temperature 0"
+            allowed = "false, or a temperature above 0"
             yield self._make_problem("greedy_states", message, allowed)
 
     @property
@@ -143,7 +145,8 @@ class Sums(ScratchpadTask):
 
         The filler after it was invented by the model.
         """
-        in_last_state, index = super().answer_mask(text), torch.arange(text.shape[-1], device=text.device)
+        in_last_state = super().answer_mask(text)
+        index = torch.arange(text.shape[-1], device=text.device)
         if self.scratchpad == NONE:
             return in_last_state
         end = torch.where(text == TOKEN[END], index, -1).amax(dim=-1, keepdim=True)

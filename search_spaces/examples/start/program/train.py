@@ -20,7 +20,8 @@ args = parser.parse_args()
 
 run = lengthwise.member(steps=200, every=50)  # 1: in a sweep, sweep.yaml sets steps and every
 torch.manual_seed(args.seed)
-embed, gru = nn.Embedding(2, args.width), nn.GRU(args.width, args.width, batch_first=True)
+embed = nn.Embedding(2, args.width)
+gru = nn.GRU(args.width, args.width, batch_first=True)
 head = nn.Linear(args.width, 2)
 model = nn.ModuleList([embed, gru, head])
 optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
