@@ -12,7 +12,7 @@ from orchestrator.addresses import find_address
 MAX_ERRORS = 3  # different errors in a sentence
 NOT_REACHED = "not reached"  # infinity, for a metric that counts steps to a threshold
 MAX_RANGE_NUMBERS = 100_000  # in a range on the command line
-ABBREVIATIONS = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
+SHORT_NAMES = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12}\b|\d+(?:[.,]\d+)*")  # also memory addresses and config_ids
 
 _Subject = TypeVar("_Subject")
@@ -24,7 +24,7 @@ def format_label(number: int | None) -> str:
 
 
 def shorten_keys(keys: Sequence[str]) -> dict[str, str]:
-    """Return the shortest unique tail of each dotted key, with ABBREVIATIONS.
+    """Return the shortest unique tail of each dotted key, with SHORT_NAMES.
 
     A trailing `.name` is left out.
     shorten_keys(["training.learning_rate", "training.averages.ema.decay"]) -> {..: "lr", ..: "ema.decay"}
@@ -42,7 +42,7 @@ def shorten_keys(keys: Sequence[str]) -> dict[str, str]:
         other_stems = [f".{other}" for other in stems.values() if other != stem]
         unique_tails = [tail for tail in tails if not any(other.endswith(f".{tail}") for other in other_stems)]
         tail = unique_tails[0] if unique_tails else stem
-        short_names[key] = ABBREVIATIONS.get(tail, tail)
+        short_names[key] = SHORT_NAMES.get(tail, tail)
     return short_names
 
 
