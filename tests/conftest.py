@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,7 +89,9 @@ def fresh_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         from orchestrator.tracking.address import make_default_uri
         from orchestrator.tracking.store import create_sqlite_store
 
-        create_sqlite_store(make_default_uri(folder))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # MLflow's own use of what SQLAlchemy deprecates
+            create_sqlite_store(make_default_uri(folder))
 
     return fill_once(tmp_path_factory, "fresh", fill) / "mlflow.db"
 
