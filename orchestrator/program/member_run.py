@@ -59,7 +59,7 @@ def run_member(work: PackWork, member: ProgramMember, reporter: Reporter) -> Non
 
     # Programs on preemptible machines may ask to be restarted; a program without progress would restart forever.
     idle_restarts = 0
-    while not (run.is_done or run.is_stopped):
+    while not (run.has_ended or run.is_stopped):
         completed = run.reports.completed
         if not run.run_attempt():
             return
@@ -106,7 +106,7 @@ class _MemberRun:
         self._began = time.monotonic() - work.seconds
 
     @property
-    def is_done(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether everything up to `end_step` is recorded."""
         return self.recorded_step >= self.end_step
 
@@ -162,7 +162,7 @@ class _MemberRun:
         if code == 0 and limit is None:
             self._record_steps(self.reports.finish())
         self._fill_due_steps()
-        if self.is_done or self.is_stopped:
+        if self.has_ended or self.is_stopped:
             return False
         return judge_end(code, limit, log, self.reports, self.start_step)
 

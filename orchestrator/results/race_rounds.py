@@ -4,13 +4,13 @@ from orchestrator.record.state.race import Race, Round, RungDecision
 from orchestrator.text.wording import format_count, format_ranges
 
 
-def describe_round(race_round: Round, is_over: bool) -> str:
+def describe_round(race_round: Round, has_ended: bool) -> str:
     """Return a round as a sentence: "seeds 0-1 of 8 configurations: 4 stay, by median"."""
     trained = (
         f"seeds {format_ranges(race_round.new_seeds)} of {format_count(len(race_round.contenders), 'configuration')}"
     )
     if race_round.decision is None:
-        return f"{trained}: {'the last round' if is_over else 'not decided yet'}"
+        return f"{trained}: {'the last round' if has_ended else 'not decided yet'}"
     return f"{trained}: {len(race_round.decision.survivors)} stay, by {describe_rule(race_round)}"
 
 
@@ -42,7 +42,7 @@ def describe_race(race: Race) -> str:
     members, all_members = race.members, race.members_without_race
     share = f"{members:,} of {all_members:,} members ({100 * members / all_members:.0f} %)"
     rank = "Configurations that left in an earlier round are ranked behind those that stayed, whatever their medians"
-    state = "" if race.is_over else ", and is not over"
+    state = "" if race.has_ended else ", and is not over"
     return f"A race over seeds had {', then '.join(round_texts)}: {share}{state}. {_describe_pruned(race)}{rank}"
 
 

@@ -52,7 +52,7 @@ from orchestrator.sweep.specification import (
     resolve_tracking_uri,
     write_spec,
 )
-from orchestrator.sweep.train_missing import is_finished, train_missing
+from orchestrator.sweep.train_missing import is_sweep_complete, train_missing
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import format_count
 from orchestrator.trainer_choice import get_trainer
@@ -157,8 +157,8 @@ def resume_sweep(
     If code of the sweep is missing or has changed, `accept_code_change` resumes it with the current code, which is
     recorded. After `max_seconds` it stops again.
 
-    Whether `run` comes here is decided by `cli.main.run`, whether anything is left to train by `is_finished`, which
-    packs run again by `SweepDriver._resume_recorded`, and from which step by `trainers.files.checkpoint`.
+    Whether `run` comes here is decided by `cli.main.run`, whether anything is left to train by `is_sweep_complete`,
+    which packs run again by `SweepDriver._resume_recorded`, and from which step by `trainers.files.checkpoint`.
 
     Raises NotASweep, SweepLocked, DamagedLedger, UserCodeError for changed code, and SpecChanged or UserError if
     sweep.yaml or `overrides` change more than resources, budget, tracking and notify.
@@ -179,7 +179,7 @@ def resume_sweep(
         find_missing_resources(settings or spec).raise_any()
 
         # Only unfinished sweeps need their code and a `resume` record.
-        is_unfinished = not is_finished(spec, state) or (retry_failed and bool(state.failed_packs))
+        is_unfinished = not is_sweep_complete(spec, state) or (retry_failed and bool(state.failed_packs))
         if is_unfinished:
             code = import_code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
@@ -223,7 +223,7 @@ def _find_untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationStat
         name: not pack.has_ended and not has_checkpoint(state, pack) for name, pack in state.packs.items()
     }
     for configuration in state.configurations.values():
-        planned_seeds = () if configuration.is_done else state.list_planned_seeds(configuration.config_id)
+        planned_seeds = () if configuration.has_ended else state.list_planned_seeds(configuration.config_id)
         members = configuration.members
         yield (
             configuration,

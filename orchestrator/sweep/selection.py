@@ -46,7 +46,7 @@ def choose_best_rows(result: Summary, top: int, eligible_ids: Collection[str] | 
     Raises UserError if there are fewer, or if a race is not over.
     """
     # Configurations of an unfinished race have different numbers of seeds, so their scores cannot be ranked.
-    if result.race is not None and not result.race.is_over:
+    if result.race is not None and not result.race.has_ended:
         raise UserError(
             f"--top {top}: no ranking yet, because the race of {result.name} is not over; resume it, or select "
             "configurations with --configuration"

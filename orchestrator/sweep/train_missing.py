@@ -12,7 +12,7 @@ from orchestrator.plan.packing.packs import Packer
 from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.driving.racing import is_race_over
+from orchestrator.running.driving.racing import has_race_ended
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, open_scheduler
 from orchestrator.running.watching.meter import SpeedMeter
 from orchestrator.running.watching.progress import ProgressDisplay
@@ -26,12 +26,12 @@ from orchestrator.tracking.publisher import Publisher
 from search_spaces import SweepSpec
 
 
-def is_finished(spec: SweepSpec, state: SweepState) -> bool:
+def is_sweep_complete(spec: SweepSpec, state: SweepState) -> bool:
     """Return whether all configurations are drawn and scored or pruned, all packs ended, and no round follows."""
     all_drawn = len(state.draws) == search.count_configurations(spec)
-    all_scored = all(configuration.is_done for configuration in state.configurations.values())
+    all_scored = all(configuration.has_ended for configuration in state.configurations.values())
     all_ended = all(pack.has_ended for pack in state.packs.values())  # also those of pruned configurations
-    return all_drawn and all_scored and all_ended and is_race_over(state)
+    return all_drawn and all_scored and all_ended and has_race_ended(state)
 
 
 def _make_examples(spec: SweepSpec, state: SweepState, first_generation: Sequence[Configuration]) -> Iterator[Member]:
@@ -59,7 +59,7 @@ def train_missing(
     """
     spec, publisher = resolve_tracking_uri(spec), None
     with ExitStack() as exit_stack:
-        if not is_finished(spec, state):
+        if not is_sweep_complete(spec, state):
             # Child processes import while the scheduler starts.
             scheduler_name, _ = choose_scheduler(spec, _make_examples(spec, state, first_generation))
             if children is None:
@@ -128,6 +128,6 @@ def _train_packs(
         with page, display.showing(), session.record_if_interrupted(state):
             scheduler.run(driver)
             driver.remove_stop_file()
-            session.record_end(state, () if is_finished(spec, state) else driver.stopped_by)
+            session.record_end(state, () if is_sweep_complete(spec, state) else driver.stopped_by)
         if publisher is not None:
             publisher.announce("end")  # while the scheduler ends and the report is written

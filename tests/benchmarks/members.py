@@ -82,7 +82,7 @@ def _run(storage: Path, sizes: tuple[int, int, int], budget: bool) -> None:
         state = SweepState.load(ledger.folder)
         driver = SweepDriver(spec, ledger, state, packer=Packer(spec, cluster), workers=WORKERS)
         running: deque[tuple[str, int]] = deque()
-        while not driver.is_done() or running:
+        while not driver.has_ended() or running:
             while len(running) < WORKERS and (pack := driver.take_next_pack()) is not None:
                 driver.on_hand_out(pack[0])
                 running.append((pack[0], 0))

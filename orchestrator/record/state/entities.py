@@ -58,7 +58,7 @@ class ConfigurationState:
     pruned_at: int | None = None
 
     @property
-    def is_done(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether no member will be trained again: scored or pruned."""
         return self.is_scored or self.pruned_at is not None
 

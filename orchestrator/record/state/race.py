@@ -224,7 +224,7 @@ class Race:
         return () if all_eliminated else tuple(seed for seed in self._all_seeds if seed not in self.seeds)
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether no further round and no further rung follows."""
         return not self.seeds_left and self.next_rung is None
 

@@ -132,7 +132,7 @@ class SweepState:
     @property
     def configurations_done(self) -> int:
         """The number of configurations that are scored or pruned."""
-        return sum(configuration.is_done for configuration in self.configurations.values())
+        return sum(configuration.has_ended for configuration in self.configurations.values())
 
     def list_packed_seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds of each configuration that are in a pack, sorted."""

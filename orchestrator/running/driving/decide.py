@@ -18,13 +18,13 @@ class Situation:
     is_scored: bool = True  # whether all earlier configurations have their scores
     is_rung_due: bool = False
     is_round_due: bool = False
-    is_race_over: bool = True  # True also without a race
+    has_race_ended: bool = True  # True also without a race
     is_budget_used_up: bool = False
 
     @property
-    def is_done(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether nothing is left to draw or to hand out, or nothing more fits into the budget."""
-        return self.is_budget_used_up or not (self.waiting_ids or self.generation or not self.is_race_over)
+        return self.is_budget_used_up or not (self.waiting_ids or self.generation or not self.has_race_ended)
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ from orchestrator.running.driving.equal_failures import refuse_equal_failures
 from orchestrator.running.driving.evaluation_record import make_evaluation_fields
 from orchestrator.running.driving.pack_work import make_pack_work
 from orchestrator.running.driving.racing import (
+    has_race_ended,
     is_paused,
-    is_race_over,
     is_round_due,
     is_rung_due,
     make_race_fields,
@@ -145,9 +145,9 @@ class SweepDriver:
                 case Wait():
                     return None
 
-    def is_done(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether nothing is left to plan or to queue, or nothing more fits into the budget."""
-        return self._make_situation().is_done
+        return self._make_situation().has_ended
 
     def tick(self) -> None:
         """Redraw the display if it is due."""
@@ -306,7 +306,7 @@ class SweepDriver:
             is_scored=all(configuration.is_scored for configuration in earlier_configurations),
             is_rung_due=is_rung_due(state),
             is_round_due=is_round_due(state),
-            is_race_over=is_race_over(state),
+            has_race_ended=has_race_ended(state),
             is_budget_used_up=bool(self.stopped_by),
         )
 
@@ -320,7 +320,7 @@ class SweepDriver:
         # another number of workers.
         configurations = self.state.configurations
         unscored_ids = [config_id for config_id, configuration in configurations.items() if not configuration.is_scored]
-        racing_ids = [] if self.state.race is None or is_race_over(self.state) else self.state.race.contenders
+        racing_ids = [] if self.state.race is None or has_race_ended(self.state) else self.state.race.contenders
         open_ids = {*unscored_ids, *racing_ids}
         pack_ids = {member.pack_id for config_id in open_ids for member in configurations[config_id].members.values()}
         self._scores.score_recorded({pack_id for pack_id in pack_ids if self.state.packs[pack_id].has_last_evaluation})

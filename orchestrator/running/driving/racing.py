@@ -15,9 +15,9 @@ from orchestrator.running.driving.scores import RecordedScores
 from search_spaces import SweepSpec
 
 
-def is_race_over(state: SweepState) -> bool:
+def has_race_ended(state: SweepState) -> bool:
     """Return whether no further round follows; always true for a sweep that is no race."""
-    return state.race is None or state.race.is_over
+    return state.race is None or state.race.has_ended
 
 
 def is_paused(race: Race | None, pack: PackState) -> bool:

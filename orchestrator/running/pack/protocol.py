@@ -28,7 +28,7 @@ class Driver(Protocol):
     def take_next_pack(self) -> tuple[str, str] | None:
         """Take a pack to run, as (pack_id, work); None if no pack can be handed out now."""
 
-    def is_done(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether there will be no more packs."""
 
     def tick(self) -> None:

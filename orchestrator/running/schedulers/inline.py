@@ -65,7 +65,7 @@ class InlineScheduler:
                 shielded.tick()  # raises KeyboardInterrupt for a signal that a library swallowed
                 if retries.report_death(shielded, pack_id, death):
                     retried = pack
-        if not driver.is_done():
+        if not driver.has_ended():
             raise RuntimeError("no pack is running, but the driver has packs left and returns none")
 
 

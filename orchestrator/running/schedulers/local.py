@@ -106,7 +106,7 @@ class _LocalRun:
             self.hand_out()
             busy = {worker.connection: worker for worker in self.workers if worker.pack_id is not None}
             if not busy:
-                if self.driver.is_done():
+                if self.driver.has_ended():
                     return
                 raise RuntimeError("no pack is running, but the driver has packs left and returns none")
 

@@ -80,7 +80,8 @@ def _make_race_rows(state: SweepState) -> list[tuple[str, str]]:
     rungs = [(f"rung at step {decision.step}", describe_rung(decision)) for decision in state.rungs]
     rounds = enumerate(race.rounds if race else (), start=1)
     return rungs + [
-        (f"round {number}", describe_round(decision, race is not None and race.is_over)) for number, decision in rounds
+        (f"round {number}", describe_round(decision, race is not None and race.has_ended))
+        for number, decision in rounds
     ]
 
 

@@ -126,7 +126,7 @@ class PackSearcher(_NotPickled, Searcher):
             return None
         pack = self.driver.take_next_pack()
         if pack is None:
-            return Searcher.FINISHED if not self._running and self.driver.is_done() else None
+            return Searcher.FINISHED if not self._running and self.driver.has_ended() else None
         self._running.add(trial_id)
         return {"pack_id": pack[0], "work": pack[1]}
 
@@ -158,7 +158,7 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         """Call the driver's `tick` about ten times a second, and `on_resize` if workers or their memory changed."""
         self.driver.tick()
-        if self.workers.has_changed(0 if self.driver.is_done() else len(self.driver.queue)):
+        if self.workers.has_changed(0 if self.driver.has_ended() else len(self.driver.queue)):
             self.driver.on_resize(self.workers.count, self.workers.bytes_per_worker)
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:

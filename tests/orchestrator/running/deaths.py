@@ -36,7 +36,7 @@ class Told:
     def take_next_pack(self) -> tuple[str, str] | None:
         return self.packs.pop(0) if self.packs else None
 
-    def is_done(self) -> bool:
+    def has_ended(self) -> bool:
         return not self.packs
 
     def tick(self) -> None: ...

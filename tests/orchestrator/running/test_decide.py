@@ -17,11 +17,11 @@ from orchestrator.running.driving.decide import (
 HOURS = (Limit(used=2.0, allowed=1.0, text="2 of 1 hours"),)
 FITS = {"find_pack_within_budget": lambda: ("b", ())}
 TOO_LONG = {"find_pack_within_budget": lambda: (None, HOURS)}
-RACE = {"is_rung_due": True, "is_round_due": True, "is_race_over": False}
+RACE = {"is_rung_due": True, "is_round_due": True, "has_race_ended": False}
 
 
 @pytest.mark.parametrize(
-    ("facts", "action", "is_done"),
+    ("facts", "action", "has_ended"),
     [
         ({}, Wait(), True),
         ({"running_ids": ["a"]}, Wait(), True),
@@ -45,10 +45,10 @@ RACE = {"is_rung_due": True, "is_round_due": True, "is_race_over": False}
         (RACE, DecideRung(), False),
         ({**RACE, "is_round_due": False, "running_ids": ["a"]}, Wait(), False),
         ({**RACE, "is_rung_due": False, "running_ids": ["a"]}, DecideRound(), False),
-        ({"is_race_over": False, "running_ids": ["a"]}, Wait(), False),
+        ({"has_race_ended": False, "running_ids": ["a"]}, Wait(), False),
     ],
 )
-def test_the_next_action_follows_from_the_facts(facts, action, is_done):
+def test_the_next_action_follows_from_the_facts(facts, action, has_ended):
     situation = Situation(**facts)
     assert decide(situation) == action
-    assert situation.is_done == is_done
+    assert situation.has_ended == has_ended

@@ -116,7 +116,7 @@ class Pool:
         while True:
             self._hand_out()
             if not any(self._workers.values()) and not self._again:
-                assert self.driver.is_done()
+                assert self.driver.has_ended()
                 return
             self.now, _, event = heapq.heappop(self._events)
             event()

@@ -81,7 +81,7 @@ def test_a_race_for_a_share_is_the_one_over_the_full_sweep(played, tiny):
     assert same_curves(race, whole)
     planned = plan_rounds(load_sweep(tiny, [*WHOLE, SHARE]), len(race.configurations))
     assert [one.members for one in planned] == [16, 8, 8] == [one.members for one in race.race.rounds]
-    assert members(race) == 32 and race.race.is_over
+    assert members(race) == 32 and race.race.has_ended
     last = race.race.contenders
     assert {name: race.configurations[name].score for name in last} == judged.loc[list(last)].median(axis=1).to_dict()
 
@@ -209,7 +209,7 @@ def test_a_race_that_its_budget_stopped_resumes_to_the_same_survivors(lengthwise
     assert stopped.returncode == 0 and "stopped by its budget" in stopped.stdout
     folder = tiny.parent / "tiny"
     state = SweepState.load(folder)
-    assert 0 < len(state.decisions) < 3 and not state.race.is_over
+    assert 0 < len(state.decisions) < 3 and not state.race.has_ended
     lengthwise.succeeds("resume", folder, "--set", "budget.member_steps=null")
     whole = played(*WHOLE, SHARE)
     assert SweepState.load(folder).decisions == whole.decisions

@@ -76,7 +76,7 @@ def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(playe
     for name, one in race.configurations.items():
         assert (one.pruned_at is None) == (name in stays) == one.is_scored
         assert last_steps(race)[name] == (40 if name in stays else one.pruned_at)
-    assert race.race.is_over and {pack.status for pack in race.packs.values()} == {"complete"}
+    assert race.race.has_ended and {pack.status for pack in race.packs.values()} == {"complete"}
     assert race.race.member_steps_saved == sum(
         4 * (40 - one.pruned_at) for one in race.configurations.values() if one.pruned_at
     )
