@@ -7,7 +7,6 @@ of that structure has trained. Before any pack has trained the estimate is zero.
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.state import SweepState
@@ -54,9 +53,11 @@ class SweepBudget:
             return next(iter(queue), None), []
 
         # Smaller packs may still fit; if none does, the first pack explains why.
-        list_limits, blocking = self._make_forecast(), list[Limit]()
+        step_times = _StepTimes(packs.values())
+        blocking = list[Limit]()
         for pack_id in queue:
-            limits = list_limits([packs[pack_id]], [packs[other] for other in running if other != pack_id])
+            others = [packs[other] for other in running if other != pack_id]
+            limits = self._forecast_limits([packs[pack_id]], others, step_times)
             exceeded = [limit for limit in limits if limit.used > limit.allowed]
             if not exceeded:
                 return pack_id, []
@@ -71,31 +72,28 @@ class SweepBudget:
 
         # Otherwise a resumed sweep would stop again at once.
         begun_packs = [pack for pack in self._state.packs.values() if pack.step and not pack.has_ended]
-        forecast = self._make_forecast()(begun_packs, ())
+        forecast = self._forecast_limits(begun_packs, (), _StepTimes(self._state.packs.values()))
         return [
             replace(limit, option=limit_after.option)
             for limit, limit_after in zip(limits, forecast, strict=True)
             if limit.used >= limit.allowed
         ]
 
-    def _make_forecast(self) -> Callable[[Sequence[PackState], Sequence[PackState]], Iterator[Limit]]:
-        """Return a function `list_limits(chosen, others)` that yields every limit with its use once these packs end.
+    def _forecast_limits(
+        self, chosen: Sequence[PackState], others: Sequence[PackState], step_times: "_StepTimes"
+    ) -> Iterator[Limit]:
+        """Return every limit with its use once these packs end.
 
         `others` run in parallel: their work is counted, but only `chosen` decide how long it takes.
         """
         race = self._state.race
         pause_at = race.next_rung.step if race and race.next_rung else None
-        estimate_seconds_per_step = self._make_step_time_estimate()
-        count_steps = partial(_count_steps_left, pause_at)
 
-        def list_limits(chosen: Sequence[PackState], others: Sequence[PackState]) -> Iterator[Limit]:
-            # Time is that of the slowest of the chosen packs; work adds up over all packs.
-            packs = [*chosen, *others]
-            seconds = [estimate_seconds_per_step(pack) * count_steps(pack) for pack in packs]
-            longest = max(seconds[: len(chosen)], default=0.0)
-            return self._list_limits_after(longest, sum(seconds), sum(map(count_steps, packs)))
-
-        return list_limits
+        # Time is that of the slowest of the chosen packs; work adds up over all packs.
+        packs = [*chosen, *others]
+        steps = [_count_steps_left(pack, pause_at) for pack in packs]
+        seconds = [step_times.estimate(pack) * count for pack, count in zip(packs, steps, strict=True)]
+        return self._list_limits_after(max(seconds[: len(chosen)], default=0.0), sum(seconds), sum(steps))
 
     def _list_limits_after(self, seconds: float = 0.0, pack_seconds: float = 0.0, steps: int = 0) -> Iterator[Limit]:
         """Yield every limit with its use after this many more seconds, pack-seconds and steps."""
@@ -122,20 +120,24 @@ class SweepBudget:
             option = _make_option("member_steps", used_after, allowed)
             yield Limit(used=used_after, allowed=allowed, text=text, option=option)
 
-    def _make_step_time_estimate(self) -> Callable[[PackState], float]:
-        """Return the estimated seconds per step of a member, from the packs that have trained."""
+
+class _StepTimes:
+    """The seconds that a step of a member takes, estimated from the packs that have trained."""
+
+    def __init__(self, packs: Iterable[PackState]) -> None:
         # (seconds, member-steps) of all packs, and by structure, because structures differ in their speed.
-        all_packs, by_structure = [0.0, 0], dict[str, list[float]]()
-        for pack in self._state.packs.values():
-            for sums in (all_packs, by_structure.setdefault(pack.structural_key, [0.0, 0])) if pack.step else ():
-                sums[0] += pack.seconds
-                sums[1] += pack.sum_member_steps(pack.step)
+        self._all_packs: list[float] = [0.0, 0]
+        self._by_structure: dict[str, list[float]] = {}
+        for pack in packs:
+            if pack.step:
+                for sums in (self._all_packs, self._by_structure.setdefault(pack.structural_key, [0.0, 0])):
+                    sums[0] += pack.seconds
+                    sums[1] += pack.sum_member_steps(pack.step)
 
-        def estimate_seconds_per_step(pack: PackState) -> float:
-            seconds, steps = by_structure.get(pack.structural_key, all_packs)
-            return seconds / steps if steps else 0.0
-
-        return estimate_seconds_per_step
+    def estimate(self, pack: PackState) -> float:
+        """Return the seconds for a step of a member of `pack`, 0 before any pack has trained."""
+        seconds, steps = self._by_structure.get(pack.structural_key, self._all_packs)
+        return seconds / steps if steps else 0.0
 
 
 def _make_option(key: str, used: float, allowed: float) -> str:
@@ -143,7 +145,7 @@ def _make_option(key: str, used: float, allowed: float) -> str:
     return f"--set budget.{key}={2 * max(used, allowed):g}"
 
 
-def _count_steps_left(pause_at: int | None, pack: PackState) -> int:
+def _count_steps_left(pack: PackState, pause_at: int | None) -> int:
     """Return the member-steps of a pack until it ends or pauses at a rung; 0 if it has ended."""
     end_step = pack.steps if pause_at is None else max(pause_at, pack.step)
     return 0 if pack.has_ended else pack.sum_member_steps(end_step) - pack.sum_member_steps(pack.step)
