@@ -36,12 +36,12 @@ from search_spaces.grammar.domains import Grid, make_plain, make_value_key
 class Draw:
     """The values of a configuration by dotted key, without domains whose condition fails.
 
-    `draw` is the index of the random draw.
+    `draw_index` is the number of the random draw, which all grid points share.
     """
 
     number: int
     values: dict[str, Any]
-    draw: int
+    draw_index: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def draw_configurations(
     """
     if spec.search.sampler == "listed":
         listed = make_plain(spec.search.listed or ())
-        return [Draw(number=number, values=listed[number], draw=0) for number in numbers]
+        return [Draw(number=number, values=listed[number], draw_index=0) for number in numbers]
 
     # Numbers count through the grid points of a draw before the next draw.
     points = list_grid_points(spec)
@@ -125,7 +125,7 @@ def draw_configurations(
     for number in numbers:
         index, point = draw_points[number]
         values = {**points[point], **random_values[index - first]}
-        draws.append(Draw(number=number, values=select_active_values(spec, values), draw=index))
+        draws.append(Draw(number=number, values=select_active_values(spec, values), draw_index=index))
     return draws
 
 
@@ -138,10 +138,10 @@ def _assign_draw_points(
     for number, configuration in sorted(earlier_draws.items()):
         usual_point = number % len(points)
         candidates = (
-            point for point in (usual_point, *range(len(points))) if (configuration.draw, point) not in number_at
+            point for point in (usual_point, *range(len(points))) if (configuration.draw_index, point) not in number_at
         )
         number_at[
-            configuration.draw,
+            configuration.draw_index,
             next((point for point in candidates if _matches_point(configuration.values, points[point])), usual_point),
         ] = number
 

@@ -86,14 +86,14 @@ class ConfigurationState:
 class RecordedDraw:
     """A numbered draw of the search. Draws with equal resolved values share the configuration `duplicate_of`.
 
-    `draw` is the index of the random draw, shared by all grid points; None in old ledgers (see `map_draws`).
+    `draw_index` is the number of the random draw, shared by all grid points; None in old ledgers (see `map_draws`).
     """
 
     number: int
     config_id: str
     values: dict[str, Any]
     duplicate_of: str | None
-    draw: int | None = None
+    draw_index: int | None = None
 
 
 @dataclass

@@ -39,7 +39,10 @@ def map_draws(state: SweepState) -> dict[int, int]:
     the sweep began with.
     """
     points = count_grid_points(state.specs[0]) if state.specs else 1
-    return {draw.number: draw.number // points if draw.draw is None else draw.draw for draw in state.draws.values()}
+    return {
+        draw.number: draw.number // points if draw.draw_index is None else draw.draw_index
+        for draw in state.draws.values()
+    }
 
 
 def get_domain_kind(domain: Any) -> str:

@@ -81,14 +81,14 @@ class ConfigurationSampler:
             earlier_results.append(search.EarlierResult(values=draw.values, score=score))
         draw_indices, drawn_before = map_draws(self._state), self._state.draws
         recorded_draws = {
-            number: search.Draw(number=number, values=draw.values, draw=draw_indices[number])
+            number: search.Draw(number=number, values=draw.values, draw_index=draw_indices[number])
             for number, draw in drawn_before.items()
         }
 
         # Draw all, so that the random numbers are those of an uninterrupted sweep; keep the new ones.
         draws = search.draw_configurations(self._spec, numbers, earlier_results, recorded_draws)
         new_draws = [(draw.number, draw.values) for draw in draws if draw.number not in drawn_before]
-        self._draw_indices |= {draw.number: draw.draw for draw in draws}
+        self._draw_indices |= {draw.number: draw.draw_index for draw in draws}
 
         # Build them with the recorded defaults, which today's code may no longer have.
         if self._spec_as_recorded is None:

@@ -52,12 +52,14 @@ def test_old_configurations_stay_and_all_of_the_larger_sweep_are_there(sampler, 
         size = tuple(map(max, size, more))
         one = of_size(sampler, *size)
         found = search.draw_configurations(one, range(search.count_configurations(one)), (), known)
-        assert {n: (found[n].values, found[n].draw) for n in known} == {n: (d.values, d.draw) for n, d in known.items()}
+        assert {n: (found[n].values, found[n].draw_index) for n in known} == {
+            n: (d.values, d.draw_index) for n, d in known.items()
+        }
         assert [draw.number for draw in found] == list(range(len(found)))
         known = {draw.number: draw for draw in (found[:drawn] if step == 0 else found)}
         whole = search.draw_configurations(one, range(search.count_configurations(one)))
-        assert sorted(map(repr, ((d.draw, sorted(d.values.items())) for d in found))) == sorted(
-            map(repr, ((d.draw, sorted(d.values.items())) for d in whole))
+        assert sorted(map(repr, ((d.draw_index, sorted(d.values.items())) for d in found))) == sorted(
+            map(repr, ((d.draw_index, sorted(d.values.items())) for d in whole))
         )
         if step == 0:
             assert found == whole
