@@ -22,6 +22,12 @@ def test_missing_file_names_the_nearest(sweep_file: Write, problems: Refuse) -> 
     assert "lengthwise list examples" in str(problem.allowed)
 
 
+def test_a_common_ending_alone_is_no_similar_name(sweep_file: Write, problems: Refuse) -> None:
+    sweep_file().rename(path := sweep_file().with_name("typo.yaml"))
+    [problem] = problems(path.with_name("nofile.yaml"))
+    assert problem.nearest is None
+
+
 def test_missing_folder(tmp_path: Path, problems: Refuse) -> None:
     [problem] = problems(tmp_path / "none" / "sweep.yaml")
     assert problem.message == "there is no such file" and problem.nearest is None
