@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -365,6 +366,8 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     assert all(("confirmed", True) in page_data(one, read_curves(one.state)).items() for one in (search, child))
     assert "#2 stays first" in make_short_answer(child)
     assert make_short_answer(search).startswith("#2 ") and make_short_answer(search).endswith(make_short_answer(child))
+    (score, at_test) = (search.rows[0].score, search.rows[0].test_quartiles.median)
+    assert re.findall(r" (0\.\d+)[,.]? ", make_short_answer(search))[:2] == [f"{score:#.3g}", f"{at_test:#.3g}"]
     (confirmed,) = read_confirmations(search)
     for caveat in ({"reused_seeds": (4,)}, {"changed_code": ("lengthwise",)}):  # each weakens what it shows
         assert describe_confirmation_briefly(replace(confirmed, **caveat)).count("(") == 1

@@ -16,17 +16,18 @@ TWO_IN_A_PACK = ("--set", "resources.pack=2", "--set", "resources.checkpoint_ste
 
 
 def state_with(folder, spec, packs):
-    """The state of a sweep of one configuration with packs of (members, trained steps, seconds), in GPU packs."""
+    """The state of a sweep of one configuration with GPU packs of (members, trained steps, seconds, structure)."""
     with begin_ledger(folder, spec) as ledger:
         resolved = {"task": {}, "model": {}, "training": {}, "evaluation": {}}
         fields = {"number": 0, "config_id": "c" * 12, "values": {}, "resolved": resolved, "duplicate_of": None}
         ledger.append("configuration", **fields, **NOTHING_MEASURED)
         seed = 0
-        for index, (count, step, seconds) in enumerate(packs):
+        for index, (count, step, seconds, *structure) in enumerate(packs):
             members = [["c" * 12, seed + one] for one in range(count)]
             seed += count
             name = f"pack{index}"
-            ledger.append("pack", pack_id=name, structural_key="s", members=members, steps=100)
+            structural_key = structure[0] if structure else "s"
+            ledger.append("pack", pack_id=name, structural_key=structural_key, members=members, steps=100)
             if step:
                 fields = {"file": "curves/x.parquet", "sha256": "0", "form": None, "compiled": None, "final": False}
                 none = [-1] * count
@@ -82,6 +83,14 @@ def test_hours_are_those_of_the_pack_and_gpu_hours_of_all_packs(tiny, tmp_path):
     assert one.find_pack_within_budget(["pack1"], set())[0] is None
     now[0] = 30.0
     assert [limit.text for limit in one.list_reached_limits()] == ["30 s of --max-time 30 s"]
+
+
+def test_a_short_pack_may_start_beside_a_long_one_of_a_slow_structure(tiny, tmp_path):
+    """A step of a member takes 0.05 or 1 s by its structure: the short pack takes 20 s, the long one 360 s more."""
+    packs = [(4, 100, 20.0, "fast"), (4, 10, 40.0, "slow"), (4, 0, 0.0, "fast")]
+    for seconds, fits in ((21.0, True), (19.0, False)):
+        budget_of = built(tiny, tmp_path / str(seconds), packs, f"budget.hours={seconds / 3600}", clock=lambda: 0.0)
+        assert (budget_of.find_pack_within_budget(["pack2"], {"pack1"})[0] is not None) == fits
 
 
 @pytest.mark.parametrize("hours", [None, 1e-9])
