@@ -240,10 +240,10 @@ def _bound_steps(
     steps: "pd.Series[float]", arm: ArmValues, sweep: SweepCurves
 ) -> tuple["pd.Series[float]", "pd.Series[float]"]:
     """Return the minimum and the maximum of the steps that each seed of an arm may have needed, as two series."""
-    interval = {context: sweep.steps_between_evaluations(name) for name, context in arm.contexts.items()}
-    trained = {context: sweep.steps[name] for name, context in arm.contexts.items()}
+    intervals = {context: sweep.read_evaluation_interval(config_id) for config_id, context in arm.contexts.items()}
+    trained_steps = {context: sweep.steps[config_id] for config_id, context in arm.contexts.items()}
     contexts = steps.index.get_level_values("context")
-    return (steps - contexts.map(interval)).where(np.isfinite(steps), contexts.map(trained)), steps
+    return (steps - contexts.map(intervals)).where(np.isfinite(steps), contexts.map(trained_steps)), steps
 
 
 def _answer_share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:

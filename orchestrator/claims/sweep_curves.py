@@ -84,7 +84,7 @@ class SweepCurves:
             config_id: int(configuration.resolved["training"]["steps"]) for config_id, configuration in configurations
         }
 
-    def steps_between_evaluations(self, config_id: str) -> int:
+    def read_evaluation_interval(self, config_id: str) -> int:
         """Return the number of steps between evaluations of a configuration, all its steps if there is only one."""
         interval = self.read_setting(config_id, "evaluation.every")
         return self.steps[config_id] if interval is ABSENT or interval is None else int(interval)

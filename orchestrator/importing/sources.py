@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.errors import UserError
-from orchestrator.importing.table import NO_LENGTH, VALUES, ImportedRows, make_plain, read_table
+from orchestrator.importing.table import NO_LENGTH, VALUE_COLUMNS, ImportedRows, make_plain, read_table
 from orchestrator.text.wording import format_count
 from search_spaces.grammar.values import find_store_problem, has_password
 from trainers.errors import find_nearest
@@ -177,7 +177,7 @@ def tidy_log(log: Log, naming: Naming, logged_names: list[str] | None = None) ->
     # Settings get the prefix config_ where they would hide a column of values.
     runs = points["run"].to_numpy()
     settings = log.settings.rename(columns={naming.seed_column: "seed"})
-    settings = settings.rename(columns={name: f"config_{name}" for name in set(VALUES) - {"seed"}})
+    settings = settings.rename(columns={name: f"config_{name}" for name in set(VALUE_COLUMNS) - {"seed"}})
     frame = settings.map(make_plain).take(runs).reset_index(drop=True)
 
     # What a group of the pattern does not give comes from `naming`, or from the step of the point.

@@ -26,8 +26,8 @@ from orchestrator.errors import UserError
 from search_spaces.grammar.values import LARGEST_SEED
 from trainers.errors import find_nearest
 
-REQUIRED = ("seed", "step", "metric", "value")
-VALUES = (*REQUIRED, "length", "average", "loss")
+REQUIRED_COLUMNS = ("seed", "step", "metric", "value")
+VALUE_COLUMNS = (*REQUIRED_COLUMNS, "length", "average", "loss")
 CURVES_COLUMNS = {"config_id", "number"}  # columns of curves.parquet that are not settings
 RAW = "raw"  # the average of a table without averages
 NO_LENGTH = 1  # the length of a metric without lengths
@@ -182,7 +182,7 @@ def _choose_settings(
     """Return the columns with settings. Raises UserError for columns that are missing."""
     # Suggest a similar name, or the option that replaces the missing column.
     column_names = [str(name) for name in frame.columns]
-    for name in (*REQUIRED, *(columns or ())):
+    for name in (*REQUIRED_COLUMNS, *(columns or ())):
         if name not in column_names:
             missing = seed_column if name == "seed" else name
             hint = find_nearest(name, column_names)
@@ -194,12 +194,14 @@ def _choose_settings(
     # A curves.parquet of lengthwise has columns that only identify its configurations.
     identifiers = CURVES_COLUMNS if set(column_names) >= CURVES_COLUMNS else set()
     setting_columns = (
-        [name for name in column_names if name not in VALUES and name not in identifiers]
+        [name for name in column_names if name not in VALUE_COLUMNS and name not in identifiers]
         if columns is None
         else list(columns)
     )
-    if values := [name for name in setting_columns if name in VALUES]:
-        raise UserError(f"--columns: {values[0]} is not a setting; allowed: columns other than {', '.join(VALUES)}")
+    if values := [name for name in setting_columns if name in VALUE_COLUMNS]:
+        raise UserError(
+            f"--columns: {values[0]} is not a setting; allowed: columns other than {', '.join(VALUE_COLUMNS)}"
+        )
     return setting_columns
 
 

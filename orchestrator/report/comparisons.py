@@ -73,32 +73,32 @@ def compare_and_show(
         check_ending("csv", csv, ".csv")
         check_targets([csv], force=force)
     if figure is not None:
-        from orchestrator.figures.drawing import check_figure_path  # brings matplotlib
+        from orchestrator.figures.drawing import check_figure_path  # imports matplotlib
 
         check_figure_path(figure, force=force)
 
     # Two names are configurations, unless one of them is a sweep; any other number of names are sweeps.
     if len(others) != 2 or any(map(_is_sweep, others)):
         comparisons = _compare_with_first([folder, *map(find_sweep, others)], metric, average, lengths)
-        for number, compared in enumerate(comparisons):
+        for number, sweep_comparison in enumerate(comparisons):
             if number:
                 console.print("")
-            for part in _render_sweeps(compared, console):
+            for part in _render_sweeps(sweep_comparison, console):
                 console.print(part)
         lines = make_sweep_comparison_records(comparisons)
     elif figure is not None:
         raise UserError(f"--figure {figure}: draws only comparisons of sweeps; lengthwise report draws configurations")
     else:
-        named = compare_named(folder, *others, metric=metric, average=average, lengths=lengths)
-        for part in _render_configurations(named, console):
+        named_comparison = compare_named(folder, *others, metric=metric, average=average, lengths=lengths)
+        for part in _render_configurations(named_comparison, console):
             console.print(part)
-        lines = make_comparison_records(named.comparisons)
+        lines = make_comparison_records(named_comparison.comparisons)
 
     # Files come last: the printed comparison stays if writing fails.
     if figure is not None:
         from orchestrator.figures.sweep_differences import draw_difference_figure
 
-        drawable = [compared for compared in comparisons if compared.by_length]
+        drawable = [sweep_comparison for sweep_comparison in comparisons if sweep_comparison.by_length]
         if not drawable:
             raise UserError(f"--figure {figure}: the matched configurations have no common lengths")
         yield f"Figure: {draw_difference_figure(drawable, figure)}"
@@ -108,17 +108,17 @@ def compare_and_show(
         yield f"wrote {csv}"
 
 
-def _render_configurations(compared: NamedComparison, console: Console) -> Iterator[RenderableType]:
+def _render_configurations(named_comparison: NamedComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, both configurations, the keys in which they differ, the table of differences, and notes."""
     # The verdict comes first, because it is what the reader asked for.
-    summary = compared.first.summary
-    comparisons = compared.comparisons
-    sides = (compared.first, compared.second)
-    is_one_sweep = compared.second.summary is summary
+    summary = named_comparison.first.summary
+    comparisons = named_comparison.comparisons
+    sides = (named_comparison.first, named_comparison.second)
+    is_one_sweep = named_comparison.second.summary is summary
     names = [format_label(side.row.number) + ("" if is_one_sweep else f" of {side.summary.name}") for side in sides]
     yield _render_verdict(comparisons[0], names, console, summary)
     yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)
-    for name, side in (("First", compared.first), ("Second", compared.second)):
+    for name, side in (("First", named_comparison.first), ("Second", named_comparison.second)):
         yield make_sentence_text(f"{name}: {_describe_configuration(side)}", console, summary)
 
     # Differing settings explain a difference, so they precede the table.
@@ -133,7 +133,7 @@ def _render_configurations(compared: NamedComparison, console: Console) -> Itera
     notes = list_difference_notes(comparisons)
     if len(comparisons) > 1:
         notes.append("Each group of lengths has its own p, not corrected for the number of groups.")
-    if is_one_sweep and 1 in (compared.first.row.rank, compared.second.row.rank):
+    if is_one_sweep and 1 in (named_comparison.first.row.rank, named_comparison.second.row.rank):
         notes.append(
             "One of them was ranked first by the selection lengths, so differences there favour it, and slightly so at "
             "other lengths. Only fresh seeds (lengthwise confirm) are unbiased."
@@ -148,14 +148,12 @@ def _render_verdict(
     return make_sentence_text(scope + describe_verdict(comparison, *_distinguish(names)), console, summary, "bold")
 
 
-def _label_sides(compared: SweepComparison, comparison: SeedComparison) -> list[str]:
+def _label_sides(sweep_comparison: SweepComparison, comparison: SeedComparison) -> list[str]:
     """Return the labels of both configurations of a comparison, "#8 of quickstart"."""
-    numbers = (
-        sweep.state.configurations[config_id].number
-        for sweep, config_id in ((compared.first, comparison.first), (compared.second, comparison.second))
-    )
-    names = (compared.first.name, compared.second.name)
-    return [f"{format_label(number)} of {name}" for number, name in zip(numbers, names, strict=True)]
+    sides = ((sweep_comparison.first, comparison.first), (sweep_comparison.second, comparison.second))
+    return [
+        f"{format_label(sweep.state.configurations[config_id].number)} of {sweep.name}" for sweep, config_id in sides
+    ]
 
 
 def _distinguish(names: Sequence[str], substitutes: tuple[str, str] = ("First", "Second")) -> tuple[str, str]:
@@ -220,54 +218,60 @@ def make_sweep_comparison_records(comparisons: Sequence[SweepComparison]) -> Rec
     Intervals of the family "each length" are those of the simultaneous band.
     """
     return [
-        {"first_sweep": compared.first.name, "second_sweep": compared.second.name, **line}
-        for compared in comparisons
-        for line in make_comparison_records(_list_comparisons(compared))
+        {"first_sweep": sweep_comparison.first.name, "second_sweep": sweep_comparison.second.name, **line}
+        for sweep_comparison in comparisons
+        for line in make_comparison_records(_list_comparisons(sweep_comparison))
     ]
 
 
-def _list_comparisons(compared: SweepComparison) -> list[SeedComparison]:
+def _list_comparisons(sweep_comparison: SweepComparison) -> list[SeedComparison]:
     """Return all comparisons of two sweeps, in the order of the lines of the CSV."""
-    best = [compared.best] if compared.best else []
-    return [*compared.together, *best, *compared.by_length, *compared.configurations]
+    best = [sweep_comparison.best] if sweep_comparison.best else []
+    return [*sweep_comparison.together, *best, *sweep_comparison.by_length, *sweep_comparison.configurations]
 
 
-def describe_noise(compared: SweepComparison) -> list[str]:
+def describe_noise(sweep_comparison: SweepComparison) -> list[str]:
     """Return sentences on differences beyond seed noise: at which lengths, and in which matched configurations."""
-    return [*_describe_band(compared), *_describe_configurations(compared)]
+    return [*_describe_band(sweep_comparison), *_describe_configurations(sweep_comparison)]
 
 
-def _render_sweeps(compared: SweepComparison, console: Console) -> Iterator[RenderableType]:
+def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, the settings in which two sweeps differ, the tables of differences, and notes."""
     # The verdict comes first; differing settings, which may explain it, precede the tables.
-    first, matching = compared.first, compared.matching
-    if compared.together:
+    first, matching = sweep_comparison.first, sweep_comparison.matching
+    if sweep_comparison.together:
         scope = f"{len(matching.pairs)} configurations together: " if len(matching.pairs) > 1 else ""
-        yield _render_verdict(compared.together[0], [first.name, compared.second.name], console, first, scope)
-        if best := compared.best:
-            yield _render_verdict(best, _label_sides(compared, best), console, first, "Best against best: ")
-        yield from _advise_more_seeds(compared.together[0], [first, compared.second], console)
+        yield _render_verdict(
+            sweep_comparison.together[0], [first.name, sweep_comparison.second.name], console, first, scope
+        )
+        if best := sweep_comparison.best:
+            yield _render_verdict(best, _label_sides(sweep_comparison, best), console, first, "Best against best: ")
+        yield from _advise_more_seeds(sweep_comparison.together[0], [first, sweep_comparison.second], console)
     else:
         yield Text("No verdict: nothing can be compared.", "bold")
-    for name, summary in (("First", first), ("Second", compared.second)):
+    for name, summary in (("First", first), ("Second", sweep_comparison.second)):
         yield make_sentence_text(f"{name}: {_describe_sweep(summary)}", console, summary)
-    parts = {"Specification": compared.specification, "Code": compared.code, "Environment": compared.environment}
+    parts = {
+        "Specification": sweep_comparison.specification,
+        "Code": sweep_comparison.code,
+        "Environment": sweep_comparison.environment,
+    }
     for title, differing in parts.items():
         if differing:
             yield make_sentence_text(f"{title}: {_describe_differences(differing)}", console, first)
     if equal := [title.lower() for title, differing in parts.items() if not differing]:
         yield make_sentence_text(f"No difference in {', '.join(equal)}", console, first)
-    yield make_sentence_text(_describe_matching(compared), console, first)
+    yield make_sentence_text(_describe_matching(sweep_comparison), console, first)
     yield ""
 
     # One table has all matched configurations together; another only the few that differ, because there may be
     # hundreds.
-    names = _distinguish([first.name, compared.second.name])
-    if compared.together:
-        yield Text(describe_sign(compared.together, *names), style="bold")
-        yield from _lay_out_comparisons(compared.together, [], first, console)
-    yield from (make_sentence_text(sentence, console, first) for sentence in describe_noise(compared))
-    differing_pairs = _list_differing(compared) if len(matching.pairs) > 1 else []
+    names = _distinguish([first.name, sweep_comparison.second.name])
+    if sweep_comparison.together:
+        yield Text(describe_sign(sweep_comparison.together, *names), style="bold")
+        yield from _lay_out_comparisons(sweep_comparison.together, [], first, console)
+    yield from (make_sentence_text(sentence, console, first) for sentence in describe_noise(sweep_comparison))
+    differing_pairs = _list_differing(sweep_comparison) if len(matching.pairs) > 1 else []
     shown = differing_pairs[:MAX_DIFFERING_LINES]
     if shown:
         count = (
@@ -277,36 +281,37 @@ def _render_sweeps(compared: SweepComparison, console: Console) -> Iterator[Rend
         )
         yield ""
         yield Text(f"Matched configurations that differ: {count}, {names[0]} minus {names[1]}", style="bold")
-        yield from _lay_out_comparisons(shown, _make_name_columns(compared), first, console)
+        yield from _lay_out_comparisons(shown, _make_name_columns(sweep_comparison), first, console)
 
     # The notes are about the tables above; --csv has the lines that these leave out.
     notes = [
         "All together: one value per seed, the mean over the matched configurations; only seeds that all of them have.",
-        *list_difference_notes(compared.configurations if shown else compared.together),
+        *list_difference_notes(sweep_comparison.configurations if shown else sweep_comparison.together),
     ]
-    left_out = max((comparison.unmatched for comparison in compared.together), default=0)
-    if left_out > min((comparison.unmatched for comparison in compared.configurations), default=0):  # else noted above
+    left_out = max((comparison.unmatched for comparison in sweep_comparison.together), default=0)
+    noted = min((comparison.unmatched for comparison in sweep_comparison.configurations), default=0)
+    if left_out > noted:
         notes.append(f"All together: {format_count(left_out, 'seed')} left out, missing in some matched configuration.")
     if len(matching.pairs) > 1:
-        if compared.best:
+        if sweep_comparison.best:
             notes.append("Best against best: the configurations that the selection lengths rank first in each sweep.")
         notes.append(f"To see all {len(matching.pairs)} matched configurations at all lengths, add --csv FILE.csv")
     yield from (make_sentence_text(note, console, first, "dim") for note in notes)
 
 
-def _list_differing(compared: SweepComparison) -> list[SeedComparison]:
+def _list_differing(sweep_comparison: SweepComparison) -> list[SeedComparison]:
     """Return the matched configurations that differ after Holm's correction at the first group of lengths.
 
     The largest difference comes first.
     """
-    tested = _list_tested(compared)
+    tested = _list_tested(sweep_comparison)
     differing = [comparison for comparison in tested if comparison.holm_p < ALPHA]
     return sorted(differing, key=lambda comparison: -abs(comparison.outcome.difference))
 
 
-def _list_tested(compared: SweepComparison) -> list[SeedComparison]:
+def _list_tested(sweep_comparison: SweepComparison) -> list[SeedComparison]:
     """Return the comparisons of matched configurations that have a p, at the first group of lengths."""
-    tested = [comparison for comparison in compared.configurations if not math.isnan(comparison.holm_p)]
+    tested = [comparison for comparison in sweep_comparison.configurations if not math.isnan(comparison.holm_p)]
     return [comparison for comparison in tested if comparison.question.group == tested[0].question.group]
 
 
@@ -318,10 +323,10 @@ def _lay_out_comparisons(
     yield from map(make_rich_table, lay_out(cells, console.width, keys=len(names) + 1))
 
 
-def _make_name_columns(compared: SweepComparison) -> Columns:
+def _make_name_columns(sweep_comparison: SweepComparison) -> Columns:
     """Return the columns with the labels of both configurations; the first also has the values of a few keys."""
-    sides = {tuple(side.row.config_id for side in pair): pair for pair in compared.matching.pairs}
-    names = shorten_keys(compared.matching.keys)
+    sides = {tuple(side.row.config_id for side in pair): pair for pair in sweep_comparison.matching.pairs}
+    names = shorten_keys(sweep_comparison.matching.keys)
 
     def describe_side(side: int, comparison: SeedComparison) -> str:
         row = sides[comparison.first, comparison.second][side].row
@@ -352,9 +357,9 @@ def _shorten_value(value: Any) -> str:
     return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[: MAX_VALUE_CHARACTERS - 3]}..."
 
 
-def _describe_matching(compared: SweepComparison) -> str:
+def _describe_matching(sweep_comparison: SweepComparison) -> str:
     """Return how configurations were matched, and how many are left out, as a sentence without a full stop."""
-    matching = compared.matching
+    matching = sweep_comparison.matching
     keys = ", ".join(shorten_keys(matching.keys).values())
     matched = format_count(len(matching.pairs) + matching.unfinished + matching.pruned, "configuration")
     sentence = f"{matched} with equal searched values ({keys})" if keys else f"{matched} in both, nothing was searched"
@@ -367,18 +372,18 @@ def _describe_matching(compared: SweepComparison) -> str:
     return sentence + (f"; not ended in both, left out: {matching.unfinished}" if matching.unfinished else "")
 
 
-def _describe_band(compared: SweepComparison) -> Iterator[str]:
+def _describe_band(sweep_comparison: SweepComparison) -> Iterator[str]:
     """Yield a sentence on the lengths at which the band excludes 0, or the reason if there is no band."""
     # Seeds that are too few for all lengths at once may be enough for one, so say how many a band needs.
-    points = compared.by_length
+    points = sweep_comparison.by_length
     if not points:
         yield "No difference against length: the matched configurations have no common lengths."
         return
     lengths = format_count(len(points), "length")
     outcome = points[0].outcome
-    if not compared.has_band:
+    if not sweep_comparison.has_band:
         missing = next(comparison.outcome for comparison in points if math.isnan(comparison.outcome.low))
-        required = count_needed_values(compared.band_level)
+        required = count_needed_values(sweep_comparison.band_level)
         few = missing.paired and 0 < missing.n < required
         too_few = f"{format_count(missing.n, 'seed')} are too few for {lengths} at once (at least {required})"
         yield f"No band against length: {too_few if few else missing.reason}."
@@ -387,7 +392,7 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
     # Either sweep may be better, at different lengths.
     conclusive_by_name = {
         name: [comparison for comparison in points if comparison.verdict == side]
-        for side, name in zip(("first", "second"), _name_sweeps(compared), strict=True)
+        for side, name in zip(("first", "second"), _name_sweeps(sweep_comparison), strict=True)
     }
     band = f"simultaneous {100 * LEVEL:g} % band over {lengths}, {format_count(outcome.n, 'paired seed')}"
     texts = [
@@ -399,9 +404,11 @@ def _describe_band(compared: SweepComparison) -> Iterator[str]:
         yield f"At no length is the difference more than seed noise ({band})."
 
 
-def _name_sweeps(compared: SweepComparison) -> tuple[str, str]:
-    """Return the names of both sweeps as they stand in a sentence."""
-    return _distinguish([compared.first.name, compared.second.name], ("the first sweep", "the second sweep"))
+def _name_sweeps(sweep_comparison: SweepComparison) -> tuple[str, str]:
+    """Return the names of both sweeps for use in a sentence."""
+    return _distinguish(
+        [sweep_comparison.first.name, sweep_comparison.second.name], ("the first sweep", "the second sweep")
+    )
 
 
 def _describe_lengths(better: str, conclusive: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
@@ -418,14 +425,14 @@ def _describe_lengths(better: str, conclusive: Sequence[SeedComparison], points:
     return f"{better} is {relation} at {scope}, by up to {difference} at length {length}"
 
 
-def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
+def _describe_configurations(sweep_comparison: SweepComparison) -> Iterator[str]:
     """Yield a sentence on the matched configurations that differ after Holm's correction, at the first group."""
     # Only comparisons with a p at the first group of lengths count.
-    tested = _list_tested(compared)
+    tested = _list_tested(sweep_comparison)
     if not tested:
         return
 
-    numbers = {first.row.config_id: first.row.number for first, _ in compared.matching.pairs}
+    numbers = {first.row.config_id: first.row.number for first, _ in sweep_comparison.matching.pairs}
     differing_labels = [format_label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
     group = tested[0].question.group
     lengths = sorted({length for comparison in tested for length in comparison.question.lengths})
@@ -435,7 +442,7 @@ def _describe_configurations(compared: SweepComparison) -> Iterator[str]:
     sign = -1 if tested[0].question.direction == "maximize" else 1
     better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
     verdict = "lower" if tested[0].question.direction == "none" else "better"
-    first, second = _name_sweeps(compared)
+    first, second = _name_sweeps(sweep_comparison)
     count = len(differing_labels)
     where = "there" if count == 1 else f"in {'all' if better in (0, count) else better} of them"
     winner = f"{first if better else second} is {verdict} {where}"

@@ -11,7 +11,7 @@ MAX_SHOWN = 3  # scores of configurations
 def describe_confirmation(summary: Summary, confirmed: Confirmation, *, with_scores: bool) -> str:
     """Return sentences on a confirmation: which is first on fresh seeds, a comparison there, and both scores.
 
-    Without `with_scores` the scores stand only in place of an unknown order.
+    Without `with_scores` the scores are shown only instead of an unknown order.
     """
     # The score of the search is partly luck, which shows beside that on fresh seeds.
     scores = [

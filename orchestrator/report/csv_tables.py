@@ -42,7 +42,7 @@ def make_effect_records(summary: Summary) -> Records:
     low to high; p is that of test; difference is the outcome at value minus the outcome at the first value, for a key
     compared within units; partial is the slope with the other drawn keys held fixed.
     """
-    # A line without a difference, or without a slope, leaves the columns of it empty.
+    # The columns of a missing difference or slope are empty.
     columns = [
         *parse_columns("outcome=outcome.group"),
         Column("", lambda line: format_ranges(line.outcome.lengths), "lengths"),
@@ -58,7 +58,7 @@ def make_effect_records(summary: Summary) -> Records:
     ):
         for name in names:
             column = prefix if name == names[0] else f"{prefix}_{name}"
-            columns.append(Column("", partial(_read_part, part, name), column))
+            columns.append(Column("", partial(_read_effect_part, part, name), column))
 
     # A sweep without effects has no lines.
     columns.append(Column("", lambda line: line.effect.partial.n if line.slope else None, "partial_n"))
@@ -66,7 +66,7 @@ def make_effect_records(summary: Summary) -> Records:
     return make_records(lines, [*columns, *parse_columns("missing=missing_reasons")])
 
 
-def _read_part(part: str, name: str, line: EffectLine) -> Any:
+def _read_effect_part(part: str, name: str, line: EffectLine) -> Any:
     """Return an attribute of the difference or the slope of a line; None if the line has none."""
     return getattr(getattr(line, part), name, None)
 
@@ -78,11 +78,11 @@ def make_validation_records(summary: Summary) -> Records:
     # Lengths differ between configurations, so each has a column.
     scores = read_validation_scores(summary.state)
     lengths = sorted({length for score in scores for length in score.lengths})
-    columns += [Column("", partial(_read_value, length), f"at_{length}") for length in lengths]
+    columns += [Column("", partial(_read_value_at_length, length), f"at_{length}") for length in lengths]
     return make_records(scores, columns)
 
 
-def _read_value(length: int, score: ValidationScore) -> float | None:
+def _read_value_at_length(length: int, score: ValidationScore) -> float | None:
     """Return the value of a score at a length; None if it was not evaluated."""
     return dict(zip(score.lengths, score.values, strict=True)).get(length)
 

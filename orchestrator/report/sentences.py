@@ -153,7 +153,7 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
     if tied and tied + 1 == sum(other.rank is not None for other in summary.rows) == len(summary.rows):
         return _describe_tie(summary, row.score, len(summary.rows))
 
-    # Its score is that by which it was chosen, so the value at the test lengths stands beside it.
+    # Its score is that by which it was chosen, so the value at the test lengths is shown beside it.
     so_far = "" if summary.has_ended else " so far"
     chosen = (
         f"Best{so_far} at the {format_lengths(summary.objective.lengths, 'selection ')}: "

@@ -182,8 +182,8 @@ def _get_log_path(database: Path) -> Path:
     return database.with_name("mlflow-server.log")
 
 
-def list_sweep_links(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Return the sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server`)."""
+def list_sweep_links(uri: str, server_url: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Return the sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server_url`)."""
     # An experiment of MLflow is a study.
     client = MlflowClient(uri)
     studies = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
@@ -191,7 +191,7 @@ def list_sweep_links(uri: str, server: str) -> list[tuple[str, tuple[tuple[str, 
     return [
         (
             f"{studies[run.info.experiment_id]} / {run.data.tags['lengthwise.sweep']}",
-            make_sweep_links(server, run.info.experiment_id, run.info.run_id),
+            make_sweep_links(server_url, run.info.experiment_id, run.info.run_id),
         )
         for run in sorted(runs, key=lambda run: -run.info.start_time)
     ]

@@ -75,7 +75,7 @@ def render_page(summary: Summary, curves: pd.DataFrame) -> str:
         "base-uri 'none'; form-action 'none'"
     )
 
-    # Text stands in the HTML, so a reader without scripts has it; the script draws the rest from `data`.
+    # Text is in the HTML, so a reader without scripts has it; the script draws the rest from `data`.
     data = json.dumps(_remove_all_controls(page_data(summary, curves)), allow_nan=False, separators=(",", ":"))
     return Template(_read_file("page.html")).substitute(
         policy=policy,

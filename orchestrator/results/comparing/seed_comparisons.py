@@ -190,8 +190,8 @@ def compare_sides(
 def has_enough_pairs(common: int, first: int, second: int) -> bool:
     """Return whether seeds are compared by pairs, from the numbers of common seeds and of the seeds of both sides.
 
-    Pairs leave out seeds that only one side has. They are used if that are seeds of one side alone, or if the common
-    ones are enough for an interval, which unpaired seeds do not have.
+    Pairs leave out seeds that only one side has. Seeds are paired if one side has all seeds of the other, or if the
+    common seeds suffice for an interval, which unpaired seeds do not have.
     """
     return common > 0 and (common == min(first, second) or common >= MIN_FOR_MEDIAN)
 

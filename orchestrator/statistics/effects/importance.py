@@ -46,9 +46,9 @@ def compute_importances(
     """
     # Failed configurations have no rank that a forest could predict.
     names = list_hyperparameters(values_by_config)
-    scored = [config for config in values_by_config if config in scores and not is_failed(scores[config])]
+    scored = [config_id for config_id in values_by_config if config_id in scores and not is_failed(scores[config_id])]
     values = {
-        name: [values_by_config[config][name] for config in scored if name in values_by_config[config]]
+        name: [values_by_config[config_id][name] for config_id in scored if name in values_by_config[config_id]]
         for name in names
     }
     labels = {name: [label_value(value) for value in values[name]] for name in names}
@@ -64,10 +64,10 @@ def compute_importances(
     # Configurations of one draw share their drawn values, so with a grid only draws count as observations.
     used_names = [name for name in names if name not in reasons]
     by_draw = design is not None and design.kind == "grid_by_random"
-    n = len({design.draw[config] for config in scored}) if design and by_draw else len(scored)
+    n = len({design.draw[config_id] for config_id in scored}) if design and by_draw else len(scored)
     units = "draws" if by_draw else "configurations"
     minimum = max(MIN_CONFIGURATIONS, MIN_PER_HYPERPARAMETER * len(used_names))
-    response = stats.rankdata(np.array([scores[config] for config in scored], dtype=np.float64))
+    response = stats.rankdata(np.array([scores[config_id] for config_id in scored], dtype=np.float64))
     problem = None
     if n < minimum:
         problem = (

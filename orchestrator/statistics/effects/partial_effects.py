@@ -72,9 +72,9 @@ def compute_partial_effects(
     reasons = {name: f"compared within {design.unit}" for name in names if design.compares_within_units(name)}
     drawn_names = [name for name in names if name not in reasons]
     scored = {
-        config: values
-        for config, values in values_by_config.items()
-        if config in scores and not is_failed(scores[config])
+        config_id: values
+        for config_id, values in values_by_config.items()
+        if config_id in scores and not is_failed(scores[config_id])
     }
     common_names = [name for name in drawn_names if all(name in values for values in scored.values())]
     reasons |= {name: "missing in some configurations" for name in drawn_names if name not in common_names}
@@ -83,7 +83,7 @@ def compute_partial_effects(
     sample = score_units(scored, scores, design) if drawn_names else []
     columns: dict[Column, Floats] = {}
     for name in common_names:
-        key_columns = _make_columns([scored[config][name] for config, _ in sample])
+        key_columns = _make_columns([scored[config_id][name] for config_id, _ in sample])
         if not key_columns:
             reasons[name] = "constant"
         columns |= {(name, value): column for value, column in key_columns.items()}
