@@ -57,9 +57,7 @@ class Objective(Strict):
     average: Text = Field(
         description="The scored weight average, one of training.averages; may be left out if there is only one."
     )
-    lengths: Lengths = Field(
-        description="The validation lengths of the score, such as [1-5, 8]; all other lengths stay unseen."
-    )
+    lengths: Lengths = Field(description="The selection lengths, which alone decide the score, such as [1-5, 8].")
     direction: Literal["minimize", "maximize"] = Field(
         description="Whether small or large scores are good; may be left out if the metric declares it."
     )
@@ -79,8 +77,8 @@ class Objective(Strict):
     )
     failed_seeds: Literal["worst", "exclude", "fail"] = Field(
         default="worst",
-        description="A seed whose training diverged counts as the worst score, is left out, or fails the "
-        "configuration.",
+        description="Whether a failed seed counts as the worst score, is left out, or fails the configuration. A seed "
+        "fails if its training diverges, its pack dies, or the metric is NaN at one of these lengths.",
     )
     threshold: float | None = Field(
         default=None,
