@@ -74,7 +74,7 @@ def check_metrics(member: MemberConfig) -> list[tuple[str, str]]:
     """
     return [
         (label, problem)
-        for label in member.evaluation.added
+        for label in member.evaluation.added_metrics
         for problem in _collect(_find_metric_problems(member, label))
     ]
 
@@ -144,7 +144,7 @@ def _collect(problems: Iterable[str]) -> list[str]:
             collected[problem] = None
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # also SystemExit, which would end the check without a word
+    except BaseException as error:  # also SystemExit, which would end the check silently
         text = (str(error).strip().splitlines() or [""])[-1]
         collected[f"raises {type(error).__name__}: {text}{locate_in_user_code(error)}"] = None
     return list(collected)
@@ -226,7 +226,7 @@ def _find_optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
 def _find_metric_problems(member: MemberConfig, label: str) -> Iterator[str]:
     """Yield a problem if a member's value depends on its pack."""
     # At few lengths, because this runs for each metric before every sweep.
-    only_metric = {label: member.evaluation.added[label]}
+    only_metric = {label: member.evaluation.added_metrics[label]}
     shortest = {length for metric in member.metrics.values() if metric.base == label for length in metric.lengths[:2]}
     lengths = tuple(sorted(shortest or member.evaluated_lengths[:1]))
     member = replace(member, evaluation=replace(member.evaluation, lengths=lengths, metrics=only_metric))
@@ -271,15 +271,15 @@ def _mixes_members(pack: Pack, state: TrainingState) -> bool:
     """
     alone = Pack(pack.members[-1:], pack.device)
     results = list[tuple[Tensor, ...]]()
-    for member in (alone, pack):
-        # bfloat16 would round by more than the difference that is looked for.
-        member = copy(member)
-        member.training = replace(member.training, compute_dtype="float32")
-        theta = state.theta[-len(member) :]
-        stage_M = state.stage[-len(member) :]
-        batches = sample_batches(member, state.step + 1, member.training.batch_size, stage_M)
-        gradient, loss_M = compute_gradients(member, theta, batches, state.step + 1)
-        results.append((TrainingState.make_initial(member).theta[-1], loss_M[-1], gradient[-1]))
+    for compared_pack in (alone, pack):
+        # bfloat16 would round by more than the compared difference.
+        compared_pack = copy(compared_pack)
+        compared_pack.training = replace(compared_pack.training, compute_dtype="float32")
+        theta = state.theta[-len(compared_pack) :]
+        stage_M = state.stage[-len(compared_pack) :]
+        batches = sample_batches(compared_pack, state.step + 1, compared_pack.training.batch_size, stage_M)
+        gradient, loss_M = compute_gradients(compared_pack, theta, batches, state.step + 1)
+        results.append((TrainingState.make_initial(compared_pack).theta[-1], loss_M[-1], gradient[-1]))
     rounding = GRADIENT_ROUNDING * torch.finfo(pack.dtype).eps
     return any(
         bool((single_value - pack_value).norm() > rounding * single_value.norm())
@@ -372,7 +372,6 @@ def _train_batches(task: Task, seeds: Sequence[int], stages: Sequence[int] | Non
 
 def _find_row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[str]:
     """Yield problems of rows whose tokens, widths, lengths or groups contradict the task's declarations."""
-    # Tokens and widths.
     if any(int(batch.tokens.max()) >= task.inputs or int(batch.tokens.min()) < 0 for batch in batches):
         yield f"{kind} tokens are not in 0..{task.inputs - 1}; `inputs` is {task.inputs}"
     if (widest := max((batch.tokens.shape[2] for batch in batches), default=0)) > task.positions:

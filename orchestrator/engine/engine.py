@@ -91,7 +91,7 @@ class Engine:
             averages=tuple(member.training.averages),
             metrics=member.metrics,
             longest_trained={name: lengths[-1] for name, lengths in trained_lengths.items()},
-            headline=(*task.headline, *member.model.recorded_metrics, *member.evaluation.added),
+            headline=(*task.headline, *member.model.recorded_metrics, *member.evaluation.added_metrics),
             trained=trained_lengths,
             technical=tuple(list_technical_keys(member)),
             axis=member.evaluation.axis,
@@ -108,15 +108,17 @@ class Engine:
 
         # Problems of other sections are reported elsewhere; what could be read is enough to complete the direction.
         averages = lengths = None
-        added: Mapping[str, Metric] = {}
+        added_metrics: Mapping[str, Metric] = {}
         with suppress(ConfigError, TypeError, AttributeError, ValueError):  # a section that is no mapping
             keys = [node.key for node in walk_settings(TrainingConfig, sections["training"], [])]
             averages = tuple(key.removeprefix("averages.") for key in keys if key.startswith("averages.")) or ("raw",)
             evaluation = EvaluationConfig.from_mapping(sections["evaluation"])
             lengths = tuple(sorted(task.lengths if isinstance(evaluation.lengths, str) else evaluation.lengths))
-            added = evaluation.added
+            added_metrics = evaluation.added_metrics
 
-        metrics = list_recorded_metrics(task, _read_model_metrics(sections["model"]), added, lengths or task.lengths)
+        metrics = list_recorded_metrics(
+            task, _read_model_metrics(sections["model"]), added_metrics, lengths or task.lengths
+        )
         trained_distribution = task.distributions[0].name
         return DeclaredObjective(metrics=metrics, averages=averages, lengths=lengths, distribution=trained_distribution)
 
@@ -129,7 +131,7 @@ class Engine:
 
     def find_start_problems(self, member: MemberConfig, seeds: Collection[int]) -> list[Problem]:
         """Return a problem for each seed whose file of initial weights is missing or does not fit."""
-        return list(member.start_problems(seeds))
+        return list(member.find_start_problems(seeds))
 
     @use_one_thread()
     def find_trial_problems(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:

@@ -58,7 +58,7 @@ def plan_rounds(spec: SweepSpec, configurations: int) -> list[PlannedRound]:
     rounds = [PlannedRound(configurations=configurations, seeds=seeds[: racing.first], rungs=rungs)]
     seed_count = racing.first
     while seed_count < len(seeds):
-        next_count = racing.next_seed_count(seed_count, len(seeds))
+        next_count = racing.compute_next_seed_count(seed_count, len(seeds))
         survivors = racing.count_kept(rounds[-1].survivors)
         rounds.append(PlannedRound(configurations=survivors, seeds=seeds[seed_count:next_count]))
         seed_count = next_count
@@ -86,7 +86,7 @@ def _plan_rungs(spec: SweepSpec, configurations: int) -> tuple[tuple[int, int], 
     if racing is None or racing.steps is None or not isinstance(steps, int):
         return ()
     rungs, remaining = [], configurations
-    for rung in racing.steps.rungs(spec.evaluation["every"], steps):
+    for rung in racing.steps.list_rungs(spec.evaluation["every"], steps):
         rungs.append((rung.step, remaining))
         remaining = racing.steps.count_kept(remaining)
     return (*rungs, (steps, remaining))

@@ -44,12 +44,12 @@ class Rungs(Strict):
         description="Whether configurations that still improve by more than their seeds differ train on as well.",
     )
 
-    def rungs(self, every: int, steps: int) -> tuple[Rung, ...]:
+    def list_rungs(self, every: int, steps: int) -> tuple[Rung, ...]:
         """Return the rungs of a training of `steps` steps, evaluated every `every` steps.
 
         Improvement is measured from the previous rung; at the first rung from the last evaluation in its first half.
 
-        Rungs(first=300, keep=0.5).rungs(100, 3000) -> (Rung(300, 100), Rung(900, 300), Rung(2700, 900))
+        Rungs(first=300, keep=0.5).list_rungs(100, 3000) -> (Rung(300, 100), Rung(900, 300), Rung(2700, 900))
         """
         rungs = [Rung(self.first, self.first // 2 // every * every)]
 
@@ -95,10 +95,10 @@ class Racing(Strict):
         description="Prunes configurations of the first round during training; null trains all of them to the end.",
     )
 
-    def next_seed_count(self, count: int, total: int) -> int:
+    def compute_next_seed_count(self, count: int, total: int) -> int:
         """Return the number of seeds in the round after a round with `count` seeds, at most `total`.
 
-        Racing(first=2, keep=0.5, growth=1.5).next_seed_count(3, 16) -> 5
+        Racing(first=2, keep=0.5, growth=1.5).compute_next_seed_count(3, 16) -> 5
         """
         return min(total, max(count + 1, math.ceil(round(min(self.growth * count, total), 6))))
 

@@ -26,7 +26,7 @@ def race(scores: pd.DataFrame, order: np.ndarray, rule: Racing, objective: Objec
     alive, count, members = list(scores.index), rule.first, len(scores) * rule.first
     while alive and count < len(order):
         outcome = decide_round({name: scores.loc[name, order[:count]].tolist() for name in alive}, rule, objective)
-        alive, more = list(outcome.survivors), rule.next_seed_count(count, len(order))
+        alive, more = list(outcome.survivors), rule.compute_next_seed_count(count, len(order))
         members, count = members + len(alive) * (more - count), more
     return alive, members
 

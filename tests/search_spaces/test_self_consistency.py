@@ -91,7 +91,7 @@ def test_each_row_has_its_value_whatever_its_draws_are() -> None:
     task: Any = SimpleNamespace(true_answers=lambda batch, lengths: true)
     unused: dict[str, Any] = dict.fromkeys(item.name for item in fields(EvaluatedBatch))
     seen = EvaluatedBatch(**{**unused, "task": task, "sample": lambda draws, temperature: drawn})
-    added = members(1, METRICS, task=PARITY)[0].evaluation.added
+    added = members(1, METRICS, task=PARITY)[0].evaluation.added_metrics
     expected = plain_values(drawn[0], true[0])
     for name, metric in added.items():
         assert metric.score_rows(seen)[0, :, 0].tolist() == pytest.approx(expected[name], abs=1e-12)

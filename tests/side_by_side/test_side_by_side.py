@@ -25,7 +25,7 @@ def names_in(members: list[Member]) -> Iterator[tuple[str, str]]:
             yield "curriculum", built.training.curriculum.name
         if hasattr(built.model, "position"):
             yield "position", built.model.position.name
-        for metric in built.evaluation.added.values():
+        for metric in built.evaluation.added_metrics.values():
             yield "metric", metric.name
         for average in built.training.averages.values():
             yield "average", average.name

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # these modules import torch, which a configuration is read w
     from trainers.tasks.task import Task
 
 
-def criterion_problems(
+def find_criterion_problems(
     criteria: Mapping[str, Criterion], task: Task, model: Model, averages: Collection[str], interval: int | None
 ) -> Iterator[Problem]:
     """Yield problems of the criteria `stop` and `curriculum`, given by name, with keys dotted from the top of a member.
@@ -42,7 +42,7 @@ def criterion_problems(
         yield Problem(key="training.curriculum.samples", given=samples, message=message, allowed=str(stop_samples))
 
 
-def late_evaluation_problems(criteria: Collection[str], interval: int | None, steps: int) -> Iterator[Problem]:
+def find_late_evaluation_problems(criteria: Collection[str], interval: int | None, steps: int) -> Iterator[Problem]:
     """Yield a problem for each criterion without effect, because the first evaluation is after the last step."""
     for name in criteria if interval is not None and interval >= steps else ():
         allowed = f"less than training.steps ({steps})"
@@ -54,7 +54,7 @@ def _describe_late_evaluation(name: str) -> str:
     return f"training.{name} needs evaluations during training; the only one is after the last step"
 
 
-def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
+def find_stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
     """Yield problems of a task that cannot be trained in stages."""
     if not task.stages:
         # A task has stages if `stages` is defined anywhere below the base class of tasks.
@@ -70,7 +70,7 @@ def stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
         yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
 
 
-def ineffective_stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
+def find_ineffective_stage_problems(curriculum: Curriculum, task: Task) -> Iterator[Problem]:
     """Yield a problem if a curriculum has no effect, and one for each task setting that it would ignore."""
     if len(task.stages) == 1:
         message = (

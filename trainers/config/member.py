@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from trainers.config.criterion_checks import (
-    criterion_problems,
-    ineffective_stage_problems,
-    late_evaluation_problems,
-    stage_problems,
+    find_criterion_problems,
+    find_ineffective_stage_problems,
+    find_late_evaluation_problems,
+    find_stage_problems,
 )
 from trainers.config.initial_weights import InitialWeights
 from trainers.errors import ConfigError, Problem, WeightsError
@@ -132,7 +132,7 @@ class EvaluationConfig(Settings):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of invalid labels, and of lengths that are neither `all` nor a list of distinct lengths."""
         # A label names the metric in YAML, tables and figures.
-        for label in (label for label in self.added if not re.fullmatch(r"\w[\w-]*", label)):
+        for label in (label for label in self.added_metrics if not re.fullmatch(r"\w[\w-]*", label)):
             message = f"{label!r} cannot name a metric"
             yield Problem(key="metrics", given=label, message=message, allowed="letters, digits, _ and -")
 
@@ -153,7 +153,7 @@ class EvaluationConfig(Settings):
             )
 
     @property
-    def added(self) -> Mapping[str, Metric]:
+    def added_metrics(self) -> Mapping[str, Metric]:
         """The metrics beside those of the task, by label."""
         return self.metrics or {}
 
@@ -184,9 +184,9 @@ class MemberConfig(Settings):
 
     def _find_new_member_problems(self) -> Iterator[Problem]:
         """Yield problems that reject a new member; recorded members were trained in spite of them."""
-        yield from late_evaluation_problems(self.criteria, self.evaluation.every, self.training.steps)
+        yield from find_late_evaluation_problems(self.criteria, self.evaluation.every, self.training.steps)
         if self.training.curriculum is not None:
-            yield from ineffective_stage_problems(self.training.curriculum, self.task)
+            yield from find_ineffective_stage_problems(self.training.curriculum, self.task)
         for problem in self.model.find_new_member_problems():
             yield problem.with_key_prefix("model")
         for problem in self.training.optimizer.find_new_member_problems(self._parameters):
@@ -214,7 +214,7 @@ class MemberConfig(Settings):
 
     def _find_training_problems(self) -> Iterator[Problem]:
         """Yield problems of the training, with its steps, the task and the model."""
-        for problem in self.training.schedule.step_problems(self.training.steps):
+        for problem in self.training.schedule.find_step_problems(self.training.steps):
             yield problem.with_key_prefix("training.schedule")
         for name in ("label_smoothing", "z_loss") if self.task.has_own_loss else ():
             if (given := getattr(self.training, name)) is not None:
@@ -247,7 +247,7 @@ class MemberConfig(Settings):
         if shared := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
             message = f"both {self.model.name} and the task {self.task.name} have metrics named {', '.join(shared)}"
             yield Problem(key="model.name", given=self.model.name, message=message, allowed="other names")
-        for label, metric in self.evaluation.added.items():
+        for label, metric in self.evaluation.added_metrics.items():
             for problem in self._find_added_metric_problems(label, metric):
                 yield problem.with_key_prefix(label).with_key_prefix("evaluation.metrics")
 
@@ -257,9 +257,9 @@ class MemberConfig(Settings):
         averages, curriculum = self.training.averages, self.training.curriculum
         if self.training.one_length_per_batch:
             yield from self._find_one_length_problems()
-        yield from criterion_problems(self.criteria, self.task, self.model, averages, self.evaluation.every)
+        yield from find_criterion_problems(self.criteria, self.task, self.model, averages, self.evaluation.every)
         if curriculum is not None:
-            yield from stage_problems(curriculum, self.task)
+            yield from find_stage_problems(curriculum, self.task)
         for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():
             if length not in self.task.lengths:
                 allowed = f"{min(self.task.lengths)} to {max(self.task.lengths)}"
@@ -310,7 +310,9 @@ class MemberConfig(Settings):
         Metrics with the same draws and temperature share their answers.
         """
         passes = self.task.passes_with(self.model)
-        sampled = {(metric.draws, getattr(metric, "temperature", None)) for metric in self.evaluation.added.values()}
+        sampled = {
+            (metric.draws, getattr(metric, "temperature", None)) for metric in self.evaluation.added_metrics.values()
+        }
         generation = max(passes - 1.0, 0.0)  # without the pass over the true tokens
         return passes + generation * sum(draws for draws, _ in sampled)
 
@@ -331,7 +333,7 @@ class MemberConfig(Settings):
             return member
         return replace(member, training=replace(self.training, initial=pinned))
 
-    def start_problems(self, seeds: Collection[int]) -> Iterator[Problem]:
+    def find_start_problems(self, seeds: Collection[int]) -> Iterator[Problem]:
         """Yield problems of the stored weights that members with these seeds start from, on this machine."""
         if (initial := self.training.initial) is not None and self._parameters():
             for problem in initial.problems(self.model, self.task, seeds):
@@ -343,7 +345,7 @@ class MemberConfig(Settings):
             return None
         try:
             return initial.describe_partial(self.model, self.task, self.seed)
-        except WeightsError:  # `start_problems` reports it
+        except WeightsError:  # `find_start_problems` reports it
             return None
 
     def with_evaluated_lengths(self, lengths: Sequence[int]) -> Self:
@@ -373,7 +375,9 @@ class MemberConfig(Settings):
     @cached_property
     def metrics(self) -> dict[str, RecordedMetric]:
         """Every recorded metric, by name."""
-        return list_recorded_metrics(self.task, self.model.metrics, self.evaluation.added, self.evaluated_lengths)
+        return list_recorded_metrics(
+            self.task, self.model.metrics, self.evaluation.added_metrics, self.evaluated_lengths
+        )
 
     @property
     def evaluated_lengths(self) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ class AddedMetrics:
     @classmethod
     def from_pack(cls, pack: Pack, step: Tensor) -> Self:
         """Return the metrics recorded by the model, and the metrics of `evaluation.metrics`."""
-        return cls({**cls.from_model(pack, step).metrics, **pack.evaluation.added}, step)
+        return cls({**cls.from_model(pack, step).metrics, **pack.evaluation.added_metrics}, step)
 
     @classmethod
     def from_model(cls, pack: Pack, step: Tensor) -> Self:

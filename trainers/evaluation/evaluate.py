@@ -45,10 +45,8 @@ def evaluate(
     names = tuple(pack.metrics)
     noise = make_evaluation_stream(pack, "dropout")
     weights = tuple(compute_averages(pack, state).values())
-    added = AddedMetrics.from_pack(pack, state.step)
-    values, measured_pairs = _measure_curves(
-        pack, weights, draw_evaluation_inputs(pack), noise, names, pack.lengths, beat, added
-    )
+    passes = _EvaluationPasses(pack, weights, noise, AddedMetrics.from_pack(pack, state.step), beat)
+    values, measured_pairs = passes.measure_curves(draw_evaluation_inputs(pack), names, pack.lengths)
 
     # Derived metrics are computed from the measured ones, so they come last.
     measured = {name for name, _ in measured_pairs}
@@ -77,9 +75,8 @@ def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, 
     names = tuple(name for name, metric in pack.metrics.items() if metric.base not in derived)
     noise = make_evaluation_stream(pack, "dropout")
     steps = torch.full((), pack.training.steps, dtype=torch.int64, device=pack.device)
-    added = AddedMetrics.from_pack(pack, steps)
-    inputs = draw_evaluation_inputs(pack)
-    values, _ = _measure_curves(pack, weights, inputs, noise, names, pack.lengths, lambda: None, added)
+    passes = _EvaluationPasses(pack, weights, noise, AddedMetrics.from_pack(pack, steps), lambda: None)
+    values, _ = passes.measure_curves(draw_evaluation_inputs(pack), names, pack.lengths)
     return names, values
 
 
@@ -103,10 +100,8 @@ def validate(pack: Pack, state: TrainingState, beat: Callable[[], None] = lambda
     noise = replace(inputs, step=torch.ones_like(inputs.step))
     weights = collect_weights(pack, state)
     averages = tuple(weights[label] for label in labels)
-    added = AddedMetrics.from_model(pack, state.step)
-    values, measured_pairs = _measure_curves(
-        pack, averages, draw_validation_inputs(pack), noise, names, lengths, beat, added
-    )
+    passes = _EvaluationPasses(pack, averages, noise, AddedMetrics.from_model(pack, state.step), beat)
+    values, measured_pairs = passes.measure_curves(draw_validation_inputs(pack), names, lengths)
 
     if missing := [name for name in names if name not in {name for name, _ in measured_pairs}]:
         raise ValueError(f"{pack.task.name}: reduce does not return {', '.join(missing)} for validation batches")
@@ -115,38 +110,90 @@ def validate(pack: Pack, state: TrainingState, beat: Callable[[], None] = lambda
     return Validation(decisions=decisions, lengths=lengths, values_MDL=np.stack(scores, axis=1))
 
 
-def _measure_curves(
-    pack: Pack,
-    weights: Sequence[Tensor],
-    batches: Iterable[EvaluationBatch],
-    noise: Stream,
-    names: Sequence[str],
-    lengths: tuple[int, ...],
-    beat: Callable[[], None],
-    added: AddedMetrics,
-) -> tuple[NDArray[np.float32], set[tuple[str, int]]]:
-    """Return metrics (M, A, K, L) of the weights (M, P) of A averages, and the measured (metric, length) pairs."""
-    # Metrics stay NaN at lengths that no batch measures.
-    metric_indices, length_indices = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
-    shape = (len(weights) * len(pack), len(names), len(lengths))
-    values = torch.full(shape, torch.nan, device=pack.device)
-    measured_pairs = set[tuple[str, int]]()
+@dataclass(frozen=True)
+class _EvaluationPasses:
+    """The evaluation of weights of a pack, (M, P) for each average; `beat` is called after every piece."""
 
-    # Averages are evaluated like further members, so that several share a pass.
-    for evaluation_batch in batches:
-        check_lengths(pack.task, evaluation_batch, lengths)
-        columns = constant(tuple(length_indices[length] for length in evaluation_batch.lengths), pack.device)
-        rows_at_once, members_at_once = choose_piece_sizes(pack, evaluation_batch.batch)
-        for first in range(0, len(values), members_at_once):
-            stacked_members = range(first, min(first + members_at_once, len(values)))
-            scores = _score_members(pack, weights, evaluation_batch, stacked_members, rows_at_once, noise, beat, added)
-            if first == 0:
-                _add_measured_pairs(pack, evaluation_batch, scores, measured_pairs)
-            for name, value in scores.items():
-                if (k := metric_indices.get(pack.task.recorded_name(name, evaluation_batch.distribution))) is not None:
-                    values[stacked_members.start : stacked_members.stop, k].index_copy_(1, columns, value.float())
+    pack: Pack
+    averages: Sequence[Tensor]
+    noise: Stream
+    added_metrics: AddedMetrics
+    beat: Callable[[], None]
 
-    return values.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), measured_pairs
+    def measure_curves(
+        self, batches: Iterable[EvaluationBatch], names: Sequence[str], lengths: tuple[int, ...]
+    ) -> tuple[NDArray[np.float32], set[tuple[str, int]]]:
+        """Return metrics (M, A, K, L) of all averages, and the measured (metric, length) pairs."""
+        pack = self.pack
+
+        # Metrics stay NaN at lengths that no batch measures.
+        metric_indices, length_indices = ({name: i for i, name in enumerate(keys)} for keys in (names, lengths))
+        shape = (len(self.averages) * len(pack), len(names), len(lengths))
+        values = torch.full(shape, torch.nan, device=pack.device)
+        measured_pairs = set[tuple[str, int]]()
+
+        # Averages are evaluated like further members, so that several share a pass.
+        for evaluation_batch in batches:
+            check_lengths(pack.task, evaluation_batch, lengths)
+            columns = constant(tuple(length_indices[length] for length in evaluation_batch.lengths), pack.device)
+            rows_at_once, members_at_once = choose_piece_sizes(pack, evaluation_batch.batch)
+            for first in range(0, len(values), members_at_once):
+                stacked_members = range(first, min(first + members_at_once, len(values)))
+                scores = self._score_members(evaluation_batch, stacked_members, rows_at_once)
+                if first == 0:
+                    _add_measured_pairs(pack, evaluation_batch, scores, measured_pairs)
+                for name, value in scores.items():
+                    recorded = pack.task.recorded_name(name, evaluation_batch.distribution)
+                    if recorded in metric_indices:
+                        member_values = values[stacked_members.start : stacked_members.stop, metric_indices[recorded]]
+                        member_values.index_copy_(1, columns, value.float())
+
+        return values.reshape(-1, len(pack), *shape[1:]).transpose(0, 1).contiguous().cpu().numpy(), measured_pairs
+
+    def _score_members(
+        self, evaluation_batch: EvaluationBatch, stacked_members: range, rows_at_once: int
+    ) -> dict[str, Tensor]:
+        """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows_at_once` rows.
+
+        stacked_members: which members, numbered from the first average's M members to the last average's.
+        """
+        pack = self.pack
+
+        # Averages have the same seeds, so the index of a seed repeats with every average.
+        weights = pack.layout.views(_select_weights(self.averages, stacked_members))
+        seed_index = torch.arange(stacked_members.start, stacked_members.stop, device=pack.device) % len(pack)
+        seed_index = seed_index if pack.seed_index_M is None else pack.seed_index_M[seed_index]
+        batch = evaluation_batch.batch.for_members(seed_index)
+
+        # Metrics of the task, of the model and added metrics share a pass, unless the task makes passes of its own.
+        total_rows = batch.tokens.shape[1]
+        added_metrics = self.added_metrics.select_measured(pack, evaluation_batch)
+        is_recording = bool(pack.model.metrics or added_metrics.metrics)
+        shares_logits = bool(added_metrics.metrics) and type(pack.task).score_batch is Task.score_batch
+        task_rows, model_rows, added_rows = (list[Mapping[str, Tensor]]() for _ in range(3))
+        for first in range(0, total_rows, rows_at_once):
+            end = min(first + rows_at_once, total_rows)
+            piece = batch if rows_at_once >= total_rows else batch.slice_rows(first, end)
+            piece_noise = Noise(self.noise, seed_index, training=False, first=first, total=total_rows)
+            forward = Forward(
+                pack.model, weights, pack.form, piece_noise, pack.training.compute_dtype, self.beat, is_recording
+            )
+            logits = None
+            if shares_logits:
+                logits = forward(piece)
+                task_rows.append(pack.task.score_rows(logits, piece, evaluation_batch.lengths))
+            else:
+                task_rows.append(pack.task.score_batch(forward, piece, evaluation_batch.lengths))
+            model_rows.append(pack.model.measure_rows(weights, piece, evaluation_batch.lengths, forward.recorded))
+            if added_metrics.metrics:
+                added_rows.append(added_metrics.score_rows(pack, evaluation_batch, forward, piece, logits))
+            self.beat()
+
+        # A metric need not be a mean, so it is reduced from the scores of all rows.
+        task_scores = pack.task.reduce(_join_rows(task_rows), batch, evaluation_batch.lengths)
+        model_scores = pack.model.reduce(_join_rows(model_rows), weights, evaluation_batch.lengths)
+        added_scores = added_metrics.reduce(pack, evaluation_batch, _join_rows(added_rows or [{}]))
+        return {**task_scores, **model_scores, **added_scores}
 
 
 def check_lengths(task: Task, evaluation_batch: EvaluationBatch, lengths: Sequence[int]) -> None:
@@ -177,59 +224,13 @@ def _add_measured_pairs(
 
         # A second batch at a length would overwrite the first, instead of being averaged with it.
         pairs = {(recorded, length) for length in evaluation_batch.lengths}
-        if name in {**pack.task.metrics, **pack.evaluation.added} and pairs & measured_pairs:
+        if name in {**pack.task.metrics, **pack.evaluation.added_metrics} and pairs & measured_pairs:
             lengths = sorted(length for _, length in pairs & measured_pairs)
             raise ValueError(
                 f"{pack.task.name}: two batches have {name} at lengths {lengths}; allowed: a single batch with all "
                 "rows of a length"
             )
         measured_pairs |= pairs
-
-
-def _score_members(
-    pack: Pack,
-    averages: Sequence[Tensor],
-    evaluation_batch: EvaluationBatch,
-    stacked_members: range,
-    rows_at_once: int,
-    noise: Stream,
-    beat: Callable[[], None],
-    added: AddedMetrics,
-) -> dict[str, Tensor]:
-    """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows_at_once` rows.
-
-    stacked_members: which members, numbered from the first average's M members to the last average's.
-    """
-    # Averages have the same seeds, so the index of a seed repeats with every average.
-    weights = pack.layout.views(_select_weights(averages, stacked_members))
-    seed_index = torch.arange(stacked_members.start, stacked_members.stop, device=pack.device) % len(pack)
-    seed_index = seed_index if pack.seed_index_M is None else pack.seed_index_M[seed_index]
-    batch = evaluation_batch.batch.for_members(seed_index)
-
-    # Metrics of the task, of the model and added metrics share a pass, unless the task makes passes of its own.
-    total_rows = batch.tokens.shape[1]
-    added = added.select_measured(pack, evaluation_batch)
-    is_recording = bool(pack.model.metrics or added.metrics)
-    task_rows, model_rows, added_rows = (list[Mapping[str, Tensor]]() for _ in range(3))
-    for first in range(0, total_rows, rows_at_once):
-        piece = batch if rows_at_once >= total_rows else batch.slice_rows(first, min(first + rows_at_once, total_rows))
-        piece_noise = Noise(noise, seed_index, training=False, first=first, total=total_rows)
-        forward = Forward(pack.model, weights, pack.form, piece_noise, pack.training.compute_dtype, beat, is_recording)
-        logits = None
-        if added.metrics and type(pack.task).score_batch is Task.score_batch:  # the added metrics use the same logits
-            logits = forward(piece)
-            task_rows.append(pack.task.score_rows(logits, piece, evaluation_batch.lengths))
-        else:
-            task_rows.append(pack.task.score_batch(forward, piece, evaluation_batch.lengths))
-        model_rows.append(pack.model.measure_rows(weights, piece, evaluation_batch.lengths, forward.recorded))
-        if added.metrics:
-            added_rows.append(added.score_rows(pack, evaluation_batch, forward, piece, logits))
-        beat()
-
-    # A metric need not be a mean, so it is reduced from the scores of all rows.
-    task_scores = pack.task.reduce(_join_rows(task_rows), batch, evaluation_batch.lengths)
-    model_scores = pack.model.reduce(_join_rows(model_rows), weights, evaluation_batch.lengths)
-    return {**task_scores, **model_scores, **added.reduce(pack, evaluation_batch, _join_rows(added_rows or [{}]))}
 
 
 def _select_weights(averages: Sequence[Tensor], stacked_members: range) -> Tensor:

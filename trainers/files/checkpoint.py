@@ -62,7 +62,7 @@ class Checkpoints:
         by_time = self.every_seconds is not None and time.monotonic() - self._last_time >= self.every_seconds
         return step > self._last_step and (by_steps or by_time)
 
-    def next_step(self, step: int) -> int | None:
+    def find_next_due_step(self, step: int) -> int | None:
         """Return the next step at which `every_steps` makes a checkpoint due, None without `every_steps`."""
         return None if self.every_steps is None else max(self._last_step + self.every_steps, step + 1)
 

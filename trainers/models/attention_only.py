@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainers.errors import Problem
-from trainers.models.dropout import DROPOUT_SITES, dropout_rate, dropout_sites, repeated_name_problems
+from trainers.models.dropout import DROPOUT_SITES, dropout_rate, dropout_sites, find_repeated_name_problems
 from trainers.models.model import Model, Recorded
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
@@ -58,7 +58,7 @@ class AttentionOnly(Model):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield a problem of a repeated dropout site, and of a table form that is not exact."""
-        yield from repeated_name_problems("dropout_sites", self.dropout_sites)
+        yield from find_repeated_name_problems("dropout_sites", self.dropout_sites)
         if self.form == "table" and (reason := self._explain_inexact_table()):
             yield Problem(
                 key="form", given="table", message=f"the table form is not exact with {reason}", allowed="auto or plain"

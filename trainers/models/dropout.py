@@ -19,7 +19,7 @@ def dropout_sites(default: tuple[str, ...], further: tuple[str, ...] = ()) -> An
     return setting(default, choices=(*DROPOUT_SITES, *further), help="where dropout acts")
 
 
-def repeated_name_problems(key: str, names: tuple[str, ...]) -> Iterator[Problem]:
+def find_repeated_name_problems(key: str, names: tuple[str, ...]) -> Iterator[Problem]:
     """Yield a problem if the field `key` has a name twice."""
     if len(set(names)) != len(names):
         yield Problem(key=key, given=list(names), message="has a name twice", allowed="distinct names")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainers.errors import Problem
-from trainers.models.dropout import dropout_rate, dropout_sites, repeated_name_problems
+from trainers.models.dropout import dropout_rate, dropout_sites, find_repeated_name_problems
 from trainers.models.model import Model
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
@@ -46,7 +46,7 @@ class Lstm(Model):
             given = list(self.dropout_sites)
             message = "an LSTM has no attention"
             yield Problem(key="dropout_sites", given=given, message=message, allowed="embedding, residual")
-        yield from repeated_name_problems("dropout_sites", self.dropout_sites)
+        yield from find_repeated_name_problems("dropout_sites", self.dropout_sites)
 
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return embedding, maps of input and state to the four gates, and head; biases have no weight decay."""

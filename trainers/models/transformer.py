@@ -12,7 +12,7 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.models.attention import AttentionWatcher
 from trainers.models.block import BIASES, BlockForm, apply_block, declare_block_parameters, make_block_drops
-from trainers.models.dropout import DROPOUT_SITES, dropout_rate, dropout_sites, repeated_name_problems
+from trainers.models.dropout import DROPOUT_SITES, dropout_rate, dropout_sites, find_repeated_name_problems
 from trainers.models.key_value_cache import LayerCache, TokenCache
 from trainers.models.model import Cache, Model, Recorded
 from trainers.positions.context import Pass, Recorder
@@ -78,8 +78,8 @@ class Transformer(Model):
         if self.mlp == "gated" and self.hidden is not None and self.hidden % 2:
             message = "is odd, but mlp: gated halves it"
             yield Problem(key="hidden", given=self.hidden, message=message, allowed="an even number")
-        yield from repeated_name_problems("biases", self.biases)
-        yield from repeated_name_problems("dropout_sites", self.dropout_sites)
+        yield from find_repeated_name_problems("biases", self.biases)
+        yield from find_repeated_name_problems("dropout_sites", self.dropout_sites)
 
     def task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems with a task that needs a causal model, generates texts or has other outputs than inputs."""

@@ -37,7 +37,7 @@ class Schedule(Settings, ABC):
     def factor(self, step: Tensor, steps: int) -> Tensor:
         """Return the factor on the learning rate at `step` (1 for the first update) of `steps`, float64 ()."""
 
-    def step_problems(self, steps: int) -> Iterator[Problem]:
+    def find_step_problems(self, steps: int) -> Iterator[Problem]:
         """Yield problems of this schedule with a training of `steps` steps."""
         if self.warmup > steps:
             message = f"{self.warmup} is more than training.steps"
@@ -66,9 +66,9 @@ class Decaying(Schedule):
         None, low=1, help="step at which the decay ends, before or after the last one; null: the last step"
     )
 
-    def step_problems(self, steps: int) -> Iterator[Problem]:
+    def find_step_problems(self, steps: int) -> Iterator[Problem]:
         """Yield a problem if the warm-up is too long, and if the decay ends before the warm-up."""
-        yield from super().step_problems(steps)
+        yield from super().find_step_problems(steps)
         warmup = self.warmup_steps(steps)
         if self.decay_steps is not None and 0 < self.decay_steps <= warmup <= steps:
             message = f"the decay ends before the warm-up of {warmup} steps"

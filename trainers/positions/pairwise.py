@@ -35,7 +35,7 @@ def compute_pairwise_scores(q_MBHTK: Tensor, table_MRK: Tensor, rows: Tensor) ->
     return torch.gather(products, -1, rows.expand(m, b, h, t, rows.shape[-1])) / math.sqrt(k)
 
 
-def multiplier_problems(uniform: int, task: Settings) -> Iterator[Problem]:
+def find_multiplier_problems(uniform: int, task: Settings) -> Iterator[Problem]:
     """Yield a problem if the number of uniform positions differs from the task's number of multiplier digits."""
     digits = getattr(task, "multiplier_digits", None)
     if digits != uniform:

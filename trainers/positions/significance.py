@@ -10,7 +10,7 @@ from torch.nn import functional
 from trainers.errors import Problem
 from trainers.positions.context import Context, Pass, Scores
 from trainers.positions.learned import look_up_positions
-from trainers.positions.pairwise import compute_pairwise_scores, declare_pairwise_table, multiplier_problems
+from trainers.positions.pairwise import compute_pairwise_scores, declare_pairwise_table, find_multiplier_problems
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import register
@@ -49,7 +49,7 @@ class Significance(Position):
             message = "needs a task of two numbers around an operator"
             yield Problem(key="position", given=self.name, message=message)
         elif self.uniform:
-            yield from multiplier_problems(self.uniform, task)
+            yield from find_multiplier_problems(self.uniform, task)
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return the vectors of the absolute positions."""

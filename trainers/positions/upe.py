@@ -7,7 +7,7 @@ import torch
 
 from trainers.errors import Problem
 from trainers.positions.context import Context, Scores
-from trainers.positions.pairwise import compute_pairwise_scores, declare_pairwise_table, multiplier_problems
+from trainers.positions.pairwise import compute_pairwise_scores, declare_pairwise_table, find_multiplier_problems
 from trainers.positions.position import Position, Sizes
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import register
@@ -29,7 +29,7 @@ class Upe(Position):
 
     def task_problems(self, task: Settings) -> Iterator[Problem]:
         """Yield a problem if the number of uniform positions differs from the task's number of multiplier digits."""
-        return multiplier_problems(self.uniform, task)
+        return find_multiplier_problems(self.uniform, task)
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return 2 ids - 1 relative vectors, then a vector for each multiplier digit, units first."""

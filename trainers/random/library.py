@@ -149,7 +149,7 @@ def _find_compiler() -> list[str]:
 def _make_cache_key(source: bytes, compiler: Sequence[str]) -> str:
     """Return a hash of the source, the compiler and the CPU.
 
-    The size and time of the compiler's file stand for its version, which only running it would tell.
+    The size and time of the compiler's file stand for its version, which is only known by running it.
     """
     program = Path(compiler[0]).resolve()
     status = program.stat()

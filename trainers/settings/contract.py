@@ -10,7 +10,7 @@ NUMBER_TYPES = (int, float)  # types of member hyperparameters, whose values bec
 _DRAW_METHODS = ("draw_rows", "sample", "evaluation_batches")  # a task needs the first, or both others
 
 
-def contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -> Iterator[str]:
+def find_contract_problems(kind: str, cls: type[Any], base: type[Any], hints: dict[str, Any]) -> Iterator[str]:
     """Yield a sentence for each reason why `cls` is not a valid class of its kind; hints: types of its fields."""
     # Without the base class every other check would fail, too: report this reason alone.
     if not issubclass(cls, base):

@@ -28,7 +28,7 @@ def compute_digest(value: Any) -> str:
 
 def make_identity(settings: Settings) -> dict[str, Any]:
     """Return the values that the `config_id` is computed from, as plain data."""
-    return _without_absent(
+    return _select_present_values(
         settings,
         lambda field, value: to_plain_value(value),
         make_identity,
@@ -38,7 +38,7 @@ def make_identity(settings: Settings) -> dict[str, Any]:
 
 def make_structure(settings: Settings) -> dict[str, Any]:
     """Return the values that members of a pack must share, as plain data; of member hyperparameters their variants."""
-    return _without_absent(settings, _convert_structural, make_structure, lambda field: True)
+    return _select_present_values(settings, _convert_structural, make_structure, lambda field: True)
 
 
 def read_absent_values(cls: type[Settings]) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def read_absent_values(cls: type[Settings]) -> dict[str, Any]:
     return {name: to_plain_value(value) for name, value in values.items() if value is not NOTHING}
 
 
-def _without_absent(
+def _select_present_values(
     settings: Settings,
     convert_field: Callable[[Field[Any], Any], Any],
     convert_nested: Callable[[Settings], dict[str, Any]],

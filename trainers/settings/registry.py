@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, TypeVar, cast, get_type_hints
 
 from trainers.errors import ConfigError, Problem, find_nearest
-from trainers.settings.contract import contract_problems
+from trainers.settings.contract import find_contract_problems
 
 KINDS = ("task", "metric", "model", "position", "optimizer", "loss", "average", "schedule", "curriculum")
 _classes: dict[str, dict[str, type[Any]]] = {kind: {} for kind in KINDS}
@@ -83,7 +83,7 @@ def get_class(kind: str, name: Any, key: str = "name") -> type[Any]:
         )
 
     # Classes are checked when they are used, not registered: an invalid class breaks only the sweeps that name it.
-    if problems := class_problems(kind, cast(Hashable, registered[name])):
+    if problems := find_class_problems(kind, cast(Hashable, registered[name])):
         module = registered[name].__module__
         raise ConfigError(
             Problem(key=key, given=name, message=f"{kind} {name!r} of {module}: {problem}") for problem in problems
@@ -92,11 +92,11 @@ def get_class(kind: str, name: Any, key: str = "name") -> type[Any]:
 
 
 @cache
-def class_problems(kind: str, cls: type[Any]) -> tuple[str, ...]:
+def find_class_problems(kind: str, cls: type[Any]) -> tuple[str, ...]:
     """Return a sentence for each reason why a class is not a valid class of a kind."""
     _, module, name = _HOMES[kind]
     base: type[Any] = getattr(importlib.import_module(module), name)
-    return tuple(contract_problems(kind, cls, base, get_type_hints(cls)))
+    return tuple(find_contract_problems(kind, cls, base, get_type_hints(cls)))
 
 
 def build(kind: str, data: Any) -> Any:

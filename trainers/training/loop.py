@@ -201,7 +201,7 @@ class _TrainingRun:
         targets = [self.pack.training.steps]
         if interval := self.pack.evaluation.every:
             targets.append((self.steps_done // interval + 1) * interval)
-        if self.checkpoints and (due := self.checkpoints.next_step(self.steps_done)):
+        if self.checkpoints and (due := self.checkpoints.find_next_due_step(self.steps_done)):
             targets.append(due)
         return min(targets)
 
@@ -238,18 +238,18 @@ class _TrainingRun:
         pack = self.active.pack
         state = self.active.state
         validation = validate(pack, state, self.beat_if_due)
-        metrics, values = evaluate(pack, state, self.collect_history(), self.beat_if_due)
-        loss_steps = state.loss_steps.cpu().numpy()
-        loss = np.where(loss_steps > 0, state.loss_sum.cpu().numpy() / np.maximum(loss_steps, 1), np.nan)
+        metrics, values_MAKL = evaluate(pack, state, self.collect_history(), self.beat_if_due)
+        loss_steps_M = state.loss_steps.cpu().numpy()
+        loss_M = np.where(loss_steps_M > 0, state.loss_sum.cpu().numpy() / np.maximum(loss_steps_M, 1), np.nan)
         state.loss_sum.zero_()
         state.loss_steps.zero_()
 
         # Validation has inputs of its own, so that curves are not selected by the inputs they are measured on.
-        stage = state.stage.cpu().numpy().copy()
+        stage_M = state.stage.cpu().numpy().copy()
         if validation is not None:
-            is_stopping = find_members_to_stop(pack, validation, stage)
+            is_stopping = find_members_to_stop(pack, validation, stage_M)
             active.assign("stopped_at", np.where(is_stopping, self.steps_done, state.stopped_at.cpu().numpy()))
-            active.assign("stage", choose_next_stages(pack, validation, stage))
+            active.assign("stage", choose_next_stages(pack, validation, stage_M))
 
         # Report active members with the last values of finished ones.
         final = self.steps_done == pack.training.steps
@@ -260,15 +260,15 @@ class _TrainingRun:
                 averages=pack.average_labels,
                 metrics=metrics,
                 lengths=pack.lengths,
-                values_MAKL=self.merge_finished(values, lambda last: last.select_metrics(metrics)),
-                loss_M=self.merge_finished(loss, lambda last: last.final_loss_M),
+                values_MAKL=self.merge_finished(values_MAKL, lambda last: last.select_metrics(metrics)),
+                loss_M=self.merge_finished(loss_M, lambda last: last.final_loss_M),
                 failed_at_M=active.read_event_steps("failed_at"),
                 seconds=self.measure_seconds(),
                 form=pack.form,
                 compiled=self.compiled,
                 weights=self.write_weights_files() if final else (),
                 stopped_at_M=None if pack.stop_criterion is None else active.read_event_steps("stopped_at"),
-                stage_M=None if pack.curriculum is None else self.merge_finished(stage, lambda last: last.stage_M),
+                stage_M=None if pack.curriculum is None else self.merge_finished(stage_M, lambda last: last.stage_M),
                 validation=validation and self.merge_validation(validation),
             )
         )

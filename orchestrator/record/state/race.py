@@ -115,7 +115,7 @@ def read_rungs(specs: Sequence[Mapping[str, Any]]) -> tuple[Rung, ...]:
     last_step = specs[-1].get("training", {}).get("steps")
     if steps is None or not isinstance(evaluation_period, int) or not isinstance(last_step, int):
         return ()
-    return Rungs.model_validate(steps).rungs(evaluation_period, last_step)
+    return Rungs.model_validate(steps).list_rungs(evaluation_period, last_step)
 
 
 def add_rung(

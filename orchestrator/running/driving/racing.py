@@ -74,7 +74,7 @@ def make_race_fields(spec: SweepSpec, state: SweepState, scores: RecordedScores)
     outcome = decide_round(
         {config_id: scores.get_seed_scores(config_id, seeds) for config_id in race.contenders}, racing, spec.objective
     )
-    new_count = racing.next_seed_count(len(seeds), len(seeds) + len(race.seeds_left)) - len(seeds)
+    new_count = racing.compute_next_seed_count(len(seeds), len(seeds) + len(race.seeds_left)) - len(seeds)
     return {
         "round": len(race.rounds) - 1,
         "seeds": seeds,

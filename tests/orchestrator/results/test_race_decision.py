@@ -79,7 +79,7 @@ def test_the_winner_of_a_search_was_also_lucky():
             if seeds == 16:
                 break
             outcome = decide_round({str(n): list(scores[n, :seeds]) for n in alive}, racing, objective())
-            alive, seeds = [int(name) for name in outcome.survivors], racing.next_seed_count(seeds, 16)
+            alive, seeds = [int(name) for name in outcome.survivors], racing.compute_next_seed_count(seeds, 16)
         best = min(alive, key=lambda n: np.median(scores[n]))
         selection.append(np.median(scores[best]) - level[best])
         confirmed.append(np.median(random.normal(level[best], 1, 16)) - level[best])

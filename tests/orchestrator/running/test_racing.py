@@ -191,8 +191,8 @@ def test_what_is_no_race_is_refused(lengthwise, tiny):
 
 def test_a_round_has_all_seeds_at_most_and_keeps_one_configuration_at_least():
     race = Racing(first=2, keep=1e-7, growth=1.7e308)
-    assert race.next_seed_count(2, 16) == 16 and race.count_kept(100) == 1
-    assert Racing(first=2, keep=0.5, growth=1.5).next_seed_count(3, 16) == 5
+    assert race.compute_next_seed_count(2, 16) == 16 and race.count_kept(100) == 1
+    assert Racing(first=2, keep=0.5, growth=1.5).compute_next_seed_count(3, 16) == 5
 
 
 def test_a_sweep_without_a_race_keeps_its_hash_and_a_race_has_one_of_its_own(tiny):

@@ -48,7 +48,7 @@ def replayed(whole: SweepState, race: SweepState) -> list[tuple[tuple[str, ...],
     rungs = Rungs.model_validate(race.spec["search"]["racing"]["steps"])
     objective, curves = read_objective(whole.spec), read_curves(whole)
     names, found, seeds = list(whole.configurations), [], race.rungs[0].seeds
-    for rung in rungs.rungs(5, 40):
+    for rung in rungs.list_rungs(5, 40):
         now, before = (compute_scores_at_step(curves, objective, step, names, seeds) for step in rung)
         outcome = decide_rung(now, before, rungs, objective)
         found.append((outcome.survivors, outcome.guarded))
@@ -278,11 +278,13 @@ def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, report
 
 
 def test_rungs_are_evaluations_and_end_before_training():
-    steps = [[rung.step for rung in Rungs(first=300, growth=growth, keep=0.5).rungs(100, 3000)] for growth in (3, 1.5)]
+    steps = [
+        [rung.step for rung in Rungs(first=300, growth=growth, keep=0.5).list_rungs(100, 3000)] for growth in (3, 1.5)
+    ]
     assert steps == [[300, 900, 2700], [300, 500, 800, 1200, 1800, 2700]]
-    assert [rung.since for rung in Rungs(first=300, keep=0.5).rungs(100, 3000)] == [100, 300, 900]
-    assert [rung.step for rung in Rungs(first=2, growth=1.7e308, keep=0.5).rungs(1, 4)] == [2]
-    assert [rung.step for rung in Rungs(first=1, growth=1.0000001, keep=0.5).rungs(1, 4)] == [1, 2, 3]
+    assert [rung.since for rung in Rungs(first=300, keep=0.5).list_rungs(100, 3000)] == [100, 300, 900]
+    assert [rung.step for rung in Rungs(first=2, growth=1.7e308, keep=0.5).list_rungs(1, 4)] == [2]
+    assert [rung.step for rung in Rungs(first=1, growth=1.0000001, keep=0.5).list_rungs(1, 4)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def replace_source(member: MemberConfig, source: str) -> MemberConfig:
 
 
 def problems(member: MemberConfig, *seeds: int) -> list[tuple[str, str]]:
-    return [(problem.key, problem.message) for problem in member.start_problems(seeds or (0,))]
+    return [(problem.key, problem.message) for problem in member.find_start_problems(seeds or (0,))]
 
 
 # What is trained ------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_each_seed_starts_from_its_own_file(member, tmp_path: Path) -> None:
     assert key == "training.initial" and "seed 8" in message
     ((key, message),) = problems(replace_source(members[0], "sums #4"), 3, 8, 9)
     assert key == "training.initial" and "sums #4" in message and "seeds 8, 9" in message
-    (problem,) = members[0].start_problems([8])
+    (problem,) = members[0].find_start_problems([8])
     assert "seeds 3, 4" in str(problem.allowed) and "`seeds: 3`" in str(problem.allowed)
 
 

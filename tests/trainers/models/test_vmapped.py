@@ -19,7 +19,7 @@ from trainers.models.vmapped import _build_template, _try_build
 from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.settings import registry
-from trainers.settings.contract import contract_problems
+from trainers.settings.contract import find_contract_problems
 from trainers.settings.fields import setting
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
@@ -126,14 +126,14 @@ def test_the_message_about_a_field_dropout_says_what_works() -> None:
     class Declared(OfWidth):
         dropout: float = setting(0.1)
 
-    (problem,) = contract_problems("model", Declared, Model, {"width": int, "dropout": float})
+    (problem,) = find_contract_problems("model", Declared, Model, {"width": int, "dropout": float})
     where, _, call = re.search(r"([\w.]+)\.(\w+)\(\)", problem)[0].rpartition(".")
     field = getattr(importlib.import_module(where), call.removesuffix("()"))()
 
     class Mended(OfWidth):
         dropout: float = field
 
-    assert not list(contract_problems("model", Mended, Model, {"width": int, "dropout": float}))
+    assert not list(find_contract_problems("model", Mended, Model, {"width": int, "dropout": float}))
 
 
 @pytest.mark.parametrize("name", ["Net", "WithGru"])
@@ -230,7 +230,7 @@ def test_a_module_that_is_not_imported_and_a_compiled_step_are_refused(sections)
 
 
 def test_a_model_of_ones_own_has_settings_of_its_own(member) -> None:
-    assert not list(contract_problems("model", OfWidth, Model, {"width": int}))
+    assert not list(find_contract_problems("model", OfWidth, Model, {"width": int}))
     sizes = [sum(one.size for one in OfWidth(width=width).parameters(TASK)) for width in (4, 9)]
     assert sizes[1] - sizes[0] == 5 * (8 + 1 + 8)
     with pytest.raises(ValueError, match="groups"):

@@ -14,7 +14,7 @@ from trainers.optimization.averaging import Ema
 from trainers.positions.position import Position
 from trainers.settings import registry
 from trainers.settings.fields import Settings, setting
-from trainers.settings.registry import class_problems
+from trainers.settings.registry import find_class_problems
 from trainers.tasks.task import Task
 
 
@@ -68,7 +68,7 @@ def test_a_position_that_takes_other_arguments_is_refused_with_the_method() -> N
 
     assert any(
         said.startswith("Old.score takes (q, tokens, weights, name, causal), but is called with (")
-        for said in class_problems("position", Old)
+        for said in find_class_problems("position", Old)
     )
 
 
@@ -76,14 +76,14 @@ def test_a_class_of_another_base_is_refused() -> None:
     class Loose(Settings):
         """Derives from nothing that says what a task is."""
 
-    assert list(class_problems("task", Loose)) == ["Loose does not derive from trainers.tasks.task.Task"]
+    assert list(find_class_problems("task", Loose)) == ["Loose does not derive from trainers.tasks.task.Task"]
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_what_is_registered_lacks_nothing(kind: str) -> None:
     assert registry.list_names(kind)
     for name in registry.list_names(kind):
-        assert list(class_problems(kind, registry.get_class(kind, name))) == []
+        assert list(find_class_problems(kind, registry.get_class(kind, name))) == []
 
 
 @pytest.mark.parametrize("kind", ["task", "model", "position", "schedule"])
@@ -93,7 +93,7 @@ def test_a_member_hyperparameter_that_nothing_hands_on_is_refused(kind: str) -> 
 
         power: float = setting(1.0, member=True)
 
-    assert any("Own.power is declared with member=True" in said for said in class_problems(kind, Own))
+    assert any("Own.power is declared with member=True" in said for said in find_class_problems(kind, Own))
 
 
 def test_a_member_hyperparameter_of_an_average_is_a_number() -> None:
@@ -105,7 +105,7 @@ def test_a_member_hyperparameter_of_an_average_is_a_number() -> None:
         pair: tuple[float, ...] = setting((1.0,), member=True)
         perhaps: float | None = setting(None, member=True)
 
-    assert [said.split()[0] for said in class_problems("average", Own)] == ["Own.pair", "Own.perhaps"]
+    assert [said.split()[0] for said in find_class_problems("average", Own)] == ["Own.pair", "Own.perhaps"]
 
 
 def test_a_rate_of_dropout_that_would_not_reach_the_model_is_refused() -> None:
@@ -119,7 +119,7 @@ def test_a_rate_of_dropout_that_would_not_reach_the_model_is_refused() -> None:
 
         dropout: float = setting(0.5, member=True)
 
-    assert [one for cls in (Decoder, Fixed, Mixed) for one in class_problems("model", cls)] == [
+    assert [one for cls in (Decoder, Fixed, Mixed) for one in find_class_problems("model", cls)] == [
         f"{name}.dropout is not declared with trainers.models.dropout.dropout_rate(), so it would not reach the model"
         for name in ("Fixed", "Mixed")
     ]
@@ -139,7 +139,7 @@ def test_arguments_by_name_alone_and_methods_for_values_are_refused() -> None:
         def causal(self) -> bool:  # type: ignore[override]
             return False
 
-    assert list(class_problems("task", Named)) == [
+    assert list(find_class_problems("task", Named)) == [
         "Named.causal is a method; write @property above it",
         "Named.reduce takes (rows, batch, **more), but is called with (rows, batch, lengths)",
         "Named.score_rows takes (logits_MBTV, *, batch, lengths), but is called with (logits_MBTV, batch, lengths)",

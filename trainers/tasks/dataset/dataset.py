@@ -12,8 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from torch import Tensor
-
 from trainers.errors import ConfigError, CorpusError, Problem, find_nearest
 from trainers.files.data_folders import DATA_VARIABLE, list_search_folders
 from trainers.files.file_digest import compute_file_digest
@@ -215,7 +213,7 @@ class Dataset(Task):
         for length in lengths:
             rows, width = stored.find_length(length, samples)
             tokens, targets, widths = (
-                _repeat_for_seeds(table[rows], len(seeds))
+                table[rows].long().expand(len(seeds), *table[rows].shape)
                 for table in (tokens_NT[:, :width], targets_NT[:, :width], widths_N)
             )
             yield EvaluationBatch(Batch(tokens, targets, lengths=widths), (length,))
@@ -244,8 +242,3 @@ def _read_files(task: Dataset) -> Data | ConfigError:
         return read_data(folder, task.files, row_format)
     except ConfigError as error:  # returned, because a raised error would not be cached
         return error
-
-
-def _repeat_for_seeds(rows: Tensor, seeds: int) -> Tensor:
-    """Return the same rows (B, ...) for every seed, int64 (S, B, ...)."""
-    return rows.long().expand(seeds, *rows.shape)

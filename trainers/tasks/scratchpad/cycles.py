@@ -76,7 +76,7 @@ class Cycles(GraphTask):
         if self.nodes is not None and self.nodes < max(self.lengths) + 2:
             message = f"{self.nodes} leaves the second cycle fewer than two nodes if the first has {max(self.lengths)}"
             yield self._make_problem("nodes", message, f">= {max(self.lengths) + 2}, or null")
-        yield from self.name_problems(self.count_nodes(max(self.lengths)))
+        yield from self.find_name_problems(self.count_nodes(max(self.lengths)))
 
     @property
     def trained_lengths(self) -> tuple[int, ...]:

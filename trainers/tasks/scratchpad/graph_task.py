@@ -56,7 +56,7 @@ class GraphTask(ScratchpadTask):
         tokens_left = in_last_state.flip(-1).cumsum(dim=-1).flip(-1)  # from each token to the end of the state
         return in_last_state & (tokens_left <= _ANSWER_TOKENS)
 
-    def name_problems(self, nodes: int) -> Iterator[Problem]:
+    def find_name_problems(self, nodes: int) -> Iterator[Problem]:
         """Yield a problem if the largest graph has more nodes than there are names."""
         if self.names < nodes:
             yield self._make_problem(

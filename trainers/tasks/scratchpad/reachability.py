@@ -63,7 +63,7 @@ class Reachability(GraphTask):
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of graphs that do not exist, and of too few names."""
         yield from super().cross_checks()
-        yield from self.name_problems(self.nodes)
+        yield from self.find_name_problems(self.nodes)
         try:
             make_planted_graph(self.nodes, self.edges, self.farthest)
         except ValueError as error:
