@@ -59,12 +59,12 @@ class Member:
         self.reported = int(self._read_variable("REPORTED") or 0)
         self.stop_at = int(self._read_variable("STOP_AT") or 0) or None
         defaults = {key: value for key, value in config.items() if key not in given}
-        if self._reports and defaults:  # else only the code would tell with which values this member trained
+        if self._reports and defaults:  # else these values would be known only from the code
             self._write_report({"defaults": json.loads(json.dumps(defaults, default=str, skipkeys=True))})
 
     @property
     def checkpoints(self) -> Path:
-        """The folder for saved states, which the next attempt finds again; outside of a sweep `checkpoints/` here."""
+        """The folder for saved states, kept for the next attempt; outside of a sweep `checkpoints/` in this folder."""
         folder = Path(self._read_variable("CHECKPOINTS") or "checkpoints")
         folder.mkdir(parents=True, exist_ok=True)
         if not self._reports and not self._has_warned and any(folder.iterdir()):
@@ -84,8 +84,8 @@ class Member:
 
         `curves` has each metric by length, such as {"exact_match": {5: 1.0, 10: 0.4}}, or as a number without lengths.
         `average` names the evaluated weights. If `loss` is not finite, training has diverged: `failed` is reported in
-        place of the metrics. Of several processes only rank 0 writes; it should broadcast the answer to the others,
-        which may ask a moment earlier. Raises ReportError for curves that the sweep file does not declare.
+        place of the metrics. Of several processes only rank 0 writes; it should broadcast the result to the others,
+        whose own result may differ. Raises ReportError for curves that the sweep file does not declare.
         """
         try:
             fields = make_report_fields(step, curves, loss, average)
@@ -125,8 +125,8 @@ class Member:
             print(line, flush=True)
             return
 
-        # A line is written at once, so that a killed program leaves either all of it or a line without newline, which
-        # is not read. A full disk cuts it short; then the second write raises OSError.
+        # A line is written by one call, so a killed program leaves a complete line, or one without newline, which is
+        # ignored. A full disk cuts the line short, and the next call raises OSError.
         content = f"{line}\n".encode()
         descriptor = os.open(self._reports, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
@@ -139,15 +139,15 @@ class Member:
 def member(config: Mapping[str, Any] = {}, seed: int = 0, *, steps: int = 0, every: int | None = None) -> Member:
     """Return the member that this program trains.
 
-    In a sweep `seed`, `steps` and `every` are those of the sweep, and its values replace those of `config`; keys
-    that it does not set keep the values given here, and a nested mapping is replaced as a whole. A key of the sweep
-    that is nearly one of `config` ends the program.
+    In a sweep `seed`, `steps` and `every` are those of the sweep, and its values replace those of `config`; keys that
+    it does not set keep the values given here, and a nested mapping is replaced as a whole. A misspelt key of `config`
+    in the sweep ends the program.
     """
     return Member(config, seed, steps, every)
 
 
 def _refuse_misspelt(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """End the program if a key of the sweep is none of its defaults, but nearly one: it would be ignored silently."""
+    """End the program if a key of the sweep is a misspelt default, because the program would ignore it silently."""
     unset = [key for key in defaults if key not in given]
     for key in given:
         if key not in defaults and (nearest := difflib.get_close_matches(key, unset, 1)):

@@ -47,7 +47,7 @@ METRIC_TASK: dict[str, Any] = {"name": "copy_string", "train_length": 4, "test_l
 
 
 def check_task(task: Task, lengths: Sequence[int] = ()) -> list[str]:
-    """Return the problems of a task's batches; without any, the problems of a step and an evaluation on the task.
+    """Return the problems of a task's batches; if there are none, those of a training step and an evaluation.
 
     lengths: the evaluated lengths, by default all. An exception of the task's code is a problem, too.
     """
@@ -55,7 +55,7 @@ def check_task(task: Task, lengths: Sequence[int] = ()) -> list[str]:
 
 
 def check_model(sections: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the model of these sections of a sweep file, in a small step and an evaluation.
+    """Return the problems that a small training step and an evaluation of a sweep file's model show.
 
     A member that cannot be built from the sections is a problem, and so is an exception of the model's code.
     """
@@ -252,7 +252,7 @@ def _shrink_member(member: MemberConfig) -> MemberConfig:
 
 
 def _find_step_problems(member: MemberConfig) -> Iterator[str]:
-    """Yield problems of a step of two members; then evaluate them, which raises other problems."""
+    """Yield problems of a training step of two members, then evaluate them, which may raise an error."""
     pack = Pack([replace(member, seed=seed) for seed in (0, 1)], torch.device("cpu"))
     state = TrainingState.make_initial(pack)
     train_next_step(pack, state)
@@ -417,7 +417,7 @@ def main(modules: Sequence[str]) -> int:
     if not modules or any(module.startswith("-") for module in modules):
         print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
         return 2
-    # What the modules register is the difference from what was registered before.
+    # The classes of the modules are those that were not registered before.
     names_before = {kind: set(registry.get_classes(kind)) for kind in registry.KINDS}
     for module in modules:
         if module.endswith(".py"):

@@ -1,4 +1,4 @@
-"""Claims files, which state claims of a paper as questions that sweeps answer: their grammar and strict loader."""
+"""The grammar and strict loader of claims files: claims of a paper as questions to be answered by sweeps."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +69,7 @@ class SeedThreshold(Strict):
 
 
 class Learned(SeedThreshold):
-    """The rule for seeds that have learned the task and count; the number of other seeds is shown as well."""
+    """The rule for whether a seed has learned the task and counts; the number of other seeds is also shown."""
 
     metric: Names = Field(description="The metric, or several whose mean is taken.")
     average: Text | None = Field(default=None, description="The weight average; by default the arm's.")
@@ -192,7 +192,7 @@ class Headline(Strict):
 
 
 class Removed(Strict):
-    """Claims that are no longer on the page after they were tested; each still counts in Holm's correction."""
+    """Claims removed from the page after they were tested; each still counts in Holm's correction."""
 
     claims: list[Name] = Field(min_length=1, description="Their ids.")
     because: Text = Field(description="The reason for the removal, which the page shows.")
@@ -240,7 +240,7 @@ class ClaimsFile(Strict):
 
     @property
     def family(self) -> int:
-        """The number of claims in Holm's correction: claims of the page, and claims that were removed from it."""
+        """The number of claims in Holm's correction: those on the page and those removed from it."""
         return len(self.claims) + sum(len(group.claims) for group in self.removed)
 
 
@@ -314,7 +314,9 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
     # A key that the question does not read would be ignored in silence.
     address = f"claims[{index}]"
     count, required, optional = _QUESTION_KEYS[claim.question]
-    present = {key for key in _list_question_keys() if getattr(claim, key) is not None}
+    present = {
+        key for _, needed, read in _QUESTION_KEYS.values() for key in needed | read if getattr(claim, key) is not None
+    }
     for key in sorted(required - present):
         findings.add(f"{address}.{key}", f"is needed by a {claim.question} question")
     for key in sorted(present - required - optional):
@@ -367,8 +369,8 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
 def _set_page_bound(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
     """Set the page's bound of no effect for the metric of a claim; record a claim with a different bound.
 
-    Only differences of medians have it: a quotient of arms is not in units of the metric, and a mean over seeds has no
-    test of equivalence.
+    Only differences of medians have a bound: a quotient of arms is not in units of the metric, and a mean over seeds
+    has no test of equivalence.
     """
     metrics = {metric.partition(".")[0] for metric in claim.metric}
     bounds = {bound.within for bound in file.no_effect if bound.metric in metrics}
@@ -385,11 +387,6 @@ def _set_page_bound(claim: Claim, index: int, file: ClaimsFile, findings: Findin
         )
 
 
-def _list_question_keys() -> set[str]:
-    """Return the keys that only some questions read."""
-    return set().union(*(required | optional for _, required, optional in _QUESTION_KEYS.values()))
-
-
 def _list_arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
     """Yield the names of arms that a claim refers to, with the key of each reference."""
     yield from ((name, f"compare[{index}]") for index, name in enumerate(claim.compare))
@@ -400,7 +397,7 @@ def _list_arm_references(claim: Claim) -> Iterator[tuple[str, str]]:
 def _find_source_arms(claim: Claim, name: str) -> set[str]:
     """Return the names of the arms that an arm is computed from, through minus and over."""
     sources = [name]
-    for source in sources:  # grows while it is read: sources of sources
+    for source in sources:  # grows during the loop by the sources of sources
         if arm := claim.arms.get(source):
             sources += [other for other in (arm.minus, arm.over) if other and other not in sources[1:]]
     return set(sources[1:])

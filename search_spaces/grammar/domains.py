@@ -31,7 +31,7 @@ def _make_pair_schema(first: Schema, second: Schema) -> Schema:
 
 @dataclass(frozen=True)
 class Domain(ABC):
-    """The values of a searched key; `when` has the values that other keys need for it to be drawn (empty: always).
+    """The values of a searched key, drawn only if other keys have the values in `when` (empty: always).
 
     kind: the key in a sweep file. schema: JSON Schema of its value. syntax: its form in messages. options: JSON Schemas
     of further keys.

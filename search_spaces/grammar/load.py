@@ -57,7 +57,8 @@ UNCHECKED_REST = "fix this first; the rest of the file was not checked"
 AVERAGES, PROGRAM_AVERAGES = "training.averages", "evaluation.averages"
 FREE_MAPPINGS = ("training.initial.rename",)  # mappings with arbitrary keys
 RAW_AVERAGE = "raw"  # the average of a sweep file without averages
-_PYTHON = re.compile(r"\A#!.*python|^(import \w[\w.]*( as \w+)?(, .*)?|from [\w.]+ import .+)$", re.MULTILINE)
+# Python has an import, or a first line that names the interpreter.
+_PROGRAM = re.compile(r"\A#!.*python|^(import \w[\w.]*( as \w+)?(, .*)?|from [\w.]+ import .+)$", re.MULTILINE)
 _LENGTHS = re.compile(r"(^|\.)(test_\w+|\w*lengths)$")  # keys whose value is a list of lengths
 ASSUMED_DIRECTION = "minimize"  # placeholder until the direction of the metric is known
 
@@ -66,8 +67,8 @@ ASSUMED_DIRECTION = "minimize"  # placeholder until the direction of the metric 
 class Reading:
     """The result of reading a sweep file that may have problems.
 
-    findings: the problems so far. spec: the specification, with placeholders for invalid values, which are doubtful in
-    `findings`; None if the text is not a sweep file. unchecked: the parts that were not checked, as text.
+    findings: the problems so far. spec: the specification, or None if the text is not a sweep file; invalid values are
+    placeholders, doubtful in `findings`. unchecked: the parts that were not checked, as text.
     """
 
     spec: SweepSpec | None
@@ -164,7 +165,7 @@ def _check_spec(spec: SweepSpec, findings: Findings, *, recorded: bool) -> None:
         message = f"contradicts evaluation.metrics.{spec.objective.metric}: {declared}"
         findings.add("objective.direction", message, given=direction, allowed=declared)
 
-    # Publishing begins only after configurations have finished, which is late to learn of a wrong address.
+    # Otherwise a wrong address would be noticed only after the first configurations have finished.
     uri = spec.tracking.uri
     if uri is not None and (problem := find_store_problem(uri)):
         findings.add("tracking.uri", problem, given=uri, allowed=STORES)
@@ -204,7 +205,7 @@ def _parse(
             findings.places[join_address("imports", len(written_imports))] = Place(f"--import {module}")
             data["imports"] = written_imports = [*written_imports, module]
 
-    # Short forms are expanded here, so that everything below knows a single form.
+    # Expand short forms here, so that later code sees a single form.
     _expand_program(data, findings)
     for section in ("task", "evaluation", "objective", "search"):
         _expand_lengths(data.get(section), section, findings)
@@ -335,7 +336,7 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
             findings.add("", "is a data file, not a sweep file", allowed="the YAML file that names it", place=place)
         elif (size := path.stat().st_size) > MAX_BYTES:
             findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=place)
-        elif _is_program(text := path.read_bytes().decode("utf-8-sig")) or path.suffix == ".py":
+        elif _PROGRAM.search(text := path.read_bytes().decode("utf-8-sig")) or path.suffix == ".py":
             findings.add("", f"is a Python program, not a {kind}; name it in a sweep file under program:", place=place)
         else:
             return text
@@ -346,11 +347,6 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
     except (OSError, ValueError) as error:
         findings.add("", f"cannot be read: {getattr(error, 'strerror', None) or error}", place=place)
     return ""
-
-
-def _is_program(text: str) -> bool:
-    """Return whether a text is Python: it has an import, or its first line names the interpreter."""
-    return _PYTHON.search(text) is not None
 
 
 def _find_nearest_file(path: Path) -> str | None:

@@ -110,7 +110,7 @@ class _Reader:
         if not self.references:
             return
 
-        # The first and the last of them tell where to look.
+        # Name the first and the last one, to show where to look.
         first, address, place = self.references[0]
         kind = "anchors" if first[0] == "&" else "aliases"
         message = f"{kind} ({first}) are not allowed; write it out"
@@ -257,7 +257,7 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
         findings.add("", "an override is written dotted.key=value", given=text, place=place)
         return None
 
-    # With findings of its own, a value that cannot be read leaves the places of the file as they are.
+    # Separate findings, so that an unreadable value does not change the places of the file.
     value_findings = Findings(findings.source)
     value = read_yaml(_without_comment(value_text), value_findings, address=key, place=place)
     for problem in value_findings.problems:

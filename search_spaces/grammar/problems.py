@@ -96,8 +96,7 @@ def _escape_unprintable(text: str) -> str:
 def find_nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the valid name closest to the given name; None if no name is close (difflib's ratio below `cutoff`).
 
-    For any value in a file, and without regard to case. `trainers.errors.find_nearest` is for names that trainers know,
-    with their abbreviations such as lr.
+    Ignores case. `trainers.errors.find_nearest` is for the names of trainers, and knows abbreviations such as lr.
     """
     # A long text is no misspelt name, and difflib is slow on it.
     if not isinstance(given, str) or len(given) > 200:
@@ -270,7 +269,7 @@ class Findings:
 
 def _limit_repetitions(problems: list[FileProblem]) -> Iterator[FileProblem]:
     """Yield the first problems of each kind (equal except for names and numbers), then a problem with their count."""
-    # The counts are needed first, because a kind with a single problem more than the limit is listed whole.
+    # Count first, because a kind that exceeds the limit by one problem is listed in full.
     counts = Counter(_strip_values(problem) for problem in problems)
     yielded: Counter[str] = Counter()
     for problem in problems:

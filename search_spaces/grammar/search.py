@@ -53,7 +53,7 @@ class Rungs(Strict):
         """
         rungs = [Rung(self.first, self.first // 2 // every * every)]
 
-        # Rounded before ceil, because 1.1 * 10 is 11.000000000000002; a growth near 1 still moves on by an evaluation.
+        # Rounded before ceil: 1.1 * 10 is 11.000000000000002. Each rung is at least an evaluation after the last.
         while (evaluations := rungs[-1].step // every) * every < steps:
             step = max(evaluations + 1, math.ceil(round(min(self.growth * evaluations, steps), 6))) * every
             rungs.append(Rung(step, rungs[-1].step))
@@ -65,7 +65,7 @@ class Rungs(Strict):
 
 
 def count_share(share: float, configurations: int) -> int:
-    """Return how many configurations a share is: rounded up, so that at least 1 is left."""
+    """Return the number of configurations in a share, rounded up, at least 1."""
     return max(1, math.ceil(round(share * configurations, 6)))
 
 
@@ -173,7 +173,7 @@ class Search(Strict):
         if self.sampler != "tpe":
             return 0
 
-        # A generation is drawn at random until `startup` results precede it; ignored failures are no results.
+        # A generation is drawn at random until `startup` results precede it; ignored failures do not count as results.
         ignored = set(failed) if self.failed_configurations == "ignored" else set()
         for start in range(0, drawn, self.generation):
             if start - sum(number < start for number in ignored) >= self.results_needed:

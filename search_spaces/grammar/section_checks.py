@@ -33,7 +33,7 @@ def check_between_sections(
 
 
 def note_random_search(search: Search, findings: Findings) -> None:
-    """Note a tpe search with too few configurations to learn from any result, which makes it a random search."""
+    """Note that a tpe search has too few configurations to learn from any result, so it is a random search."""
     count = search.configurations
     if search.sampler == "tpe" and count is not None and not search.count_informed(count):
         findings.note(
@@ -62,7 +62,7 @@ def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Find
     drawn = [key for key, domain in space.items() if not isinstance(domain, Grid)]
     grids = [key for key in space if key not in drawn]
 
-    # The sampler listed has its configurations written out, so a space would be ignored in silence.
+    # The sampler `listed` reads all configurations from the file, so it would silently ignore a space.
     if sampler == "listed":
         for key in space:
             message = "is not read by sampler listed, whose configurations are in search.listed"
@@ -148,7 +148,7 @@ RACING_KEY = "search.racing"
 
 def _check_racing(data: dict[str, Any], findings: Findings) -> None:
     """Record problems of a race; a section that could not be read is ignored."""
-    # The rule by which configurations stay: exactly one, unless a single round is only pruned at rungs.
+    # Exactly one rule decides which configurations stay, unless a single round is only pruned at rungs.
     racing = read_key(data, RACING_KEY)
     if not isinstance(racing, dict):
         return

@@ -193,7 +193,7 @@ def _check_condition(
             findings.add(address, "is neither in the space nor a key with a fixed value", nearest=nearest)
         return
 
-    # A condition can only hold if the searched key has a list of values, among them one of the condition.
+    # A condition can only hold if the searched key has a list of values that includes one of the condition's.
     domain = domains.get(other)
     if domain is None:
         return  # a problem of this domain is recorded already
@@ -211,7 +211,7 @@ def _check_condition(
 
 
 def check_conditions_on_fixed_keys(space: dict[str, Domain], sections: dict[str, Any], findings: Findings) -> None:
-    """Record conditions on keys outside the space that overlap with one of it; note keys that are never drawn."""
+    """Record conditions on a key above or below a key of the space; note keys that are never drawn."""
     for key, domain in space.items():
         for other, values in domain.when.items():
             address = join_address(f"space.{key}.when", other)
@@ -260,7 +260,7 @@ def _find_circular_keys(domains: dict[str, Domain], findings: Findings) -> list[
 
 
 def find_drawn_sections(data: dict[str, Any]) -> set[str]:
-    """Return the sections that the space, or every listed configuration, sets as a section or by their `name`."""
+    """Return the sections set as a whole, or by their `name`, in the space or in every listed configuration."""
     search, space = data.get("search"), data.get("space")
     listed = search.get("listed") if isinstance(search, dict) else None
     entries = [space, *(listed if isinstance(listed, list) else [])]

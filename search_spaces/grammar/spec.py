@@ -226,7 +226,7 @@ class SweepSpec(Strict):
 
         Without `claims`, which are only read before the sweep starts.
         """
-        # Keys that only programs have are left out; such sections would change the hash of every sweep of the engine.
+        # Leave out keys of programs, which would change the hash of every sweep of the engine.
         data = self.model_dump(exclude={"space", "claims"})
         data["space"] = {key: domain.to_plain() for key, domain in self.space.items()}
         for section in {*SECTIONS} - {*self.sections}:

@@ -170,7 +170,7 @@ def expand_ranges(value: Any) -> Any:
 
     expand_ranges(["1-3", 8]) -> [1, 2, 3, 8]; expand_ranges("41-43") -> [41, 42, 43]
     """
-    # An invalid range leaves the whole list as it is written, so that the problem shows what the user wrote.
+    # Keep a list with an invalid range unchanged, so that the problem shows what the user wrote.
     entries = value if isinstance(value, list) else [value]
     items = list[Any]()
     for item in entries:

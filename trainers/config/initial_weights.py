@@ -58,7 +58,7 @@ class InitialWeights(Settings):
             if not self.file:
                 yield Problem(key="file", given={}, message="names no file", allowed="a file, or a file for each seed")
 
-        # A hash of some files alone would let the others change unnoticed.
+        # If only some files had a hash, the others could change unnoticed.
         hashes = {"": self.sha256} if isinstance(self.sha256, str) else self.sha256 or {}
         for sha256 in hashes.values():
             if not re.fullmatch(r"[0-9a-f]{64}", sha256):
@@ -132,7 +132,7 @@ class InitialWeights(Settings):
         parameter_shapes = {parameter.name: parameter.shape for parameter in model.parameters(task)}
         others = {name: tensor for name, tensor in model.other_tensors(task).items() if name in stored}
 
-        # A tied parameter has two names, of which the file may have only the second.
+        # The file may have a tied parameter under its second name only.
         for name, tied_to in others.items():
             if isinstance(tied_to, str) and tied_to not in stored:
                 stored[tied_to] = stored[name]
@@ -148,7 +148,7 @@ class InitialWeights(Settings):
             else:
                 match.names[name] = stored[name]
 
-        # Different buffers or untied parameters are another model, although all its parameters fit.
+        # With other buffers or untied parameters the file is of another model, even if all parameters fit.
         match.unused += [name for name in stored if name not in parameter_shapes and name not in others]
         if self.strict:
             match.unused += _find_differing(path, stored, others)
@@ -272,7 +272,7 @@ def _find_differing(path: Path, stored: Mapping[str, str], others: Mapping[str, 
 
 
 def _compile_pattern(name: str) -> re.Pattern[str]:
-    """Return the pattern of a name in which * stands for any text."""
+    """Return the pattern of a name in which * matches any text."""
     return re.compile("(.*?)".join(map(re.escape, name.split("*"))))
 
 

@@ -192,7 +192,9 @@ class MemberConfig(Settings):
         for problem in self.training.optimizer.find_new_member_problems(self._parameters):
             yield problem.with_key_prefix("training.optimizer")
         for label, average in self.training.averages.items():
-            for problem in average.find_new_member_problems(self._list_parameter_names):
+            for problem in average.find_new_member_problems(
+                lambda: [parameter.name for parameter in self._parameters()]
+            ):
                 yield problem.with_key_prefix(f"training.averages.{label}")
 
     def _parameters(self) -> Sequence[Parameter]:
@@ -201,10 +203,6 @@ class MemberConfig(Settings):
             return self.model.parameters(self.task)
         except Exception:
             return ()
-
-    def _list_parameter_names(self) -> list[str]:
-        """Return the names of `_parameters`."""
-        return [parameter.name for parameter in self._parameters()]
 
     def _find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of sections that are valid alone but not together."""

@@ -1,4 +1,4 @@
-"""The metrics apart from the task at an evaluation: metrics of `evaluation.metrics`, and values recorded by modules.
+"""Metrics of an evaluation apart from the task's: `evaluation.metrics`, and values recorded by modules.
 
 Shapes: M members, B rows, T positions, V output tokens, L lengths.
 """

@@ -66,7 +66,7 @@ def compute_input_attention(
         allowed = f"0..{rows - 1}, the rows evaluated at length {length}"
         raise ConfigError([Problem(key="row", given=row, message=f"there is no row {row}", allowed=allowed)])
 
-    # The noise depends on the index of the row, so the pass over a single row has that of the evaluation.
+    # The noise depends on the index of the row, so this row has the same noise as in the evaluation.
     views = {key: torch.as_tensor(value)[None] for key, value in weights.items()}
     index = torch.zeros(1, dtype=torch.int64)
     noise = Noise(make_evaluation_stream(pack, "dropout"), index, training=False, first=row, total=rows)
@@ -76,7 +76,7 @@ def compute_input_attention(
         message = f"{model_name} has no attention weights"
         raise ConfigError([Problem(key="model.name", given=model_name, message=message)])
 
-    # A row may be padded, or measure longer lengths, too; both are cut.
+    # Cut the padding of the row, and its tokens beyond this length.
     tokens = _format_tokens(member.task, evaluation_batch, row, length)
     arrays = tuple(layer[0, 0, :, : len(tokens), : len(tokens)].numpy() for layer in layers)
     return InputAttention(distribution=name, length=length, row=row, tokens=tokens, layers=arrays)

@@ -155,7 +155,7 @@ class _EvaluationPasses:
     ) -> dict[str, Tensor]:
         """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows_at_once` rows.
 
-        stacked_members: which members, numbered from the first average's M members to the last average's.
+        stacked_members: indices into the members of the first average, then those of the second, and so on.
         """
         pack = self.pack
 
@@ -235,7 +235,7 @@ def _add_measured_pairs(
 
 def _select_weights(averages: Sequence[Tensor], stacked_members: range) -> Tensor:
     """Return the weights of some members, numbered as in `_score_members`, from averages (M, P)."""
-    # The members may reach from one average into the next.
+    # The indices may continue from one average into the next.
     count = len(averages[0])
     slices = [
         (max(stacked_members.start - first, 0), max(stacked_members.stop - first, 0))
@@ -255,8 +255,8 @@ def _join_rows(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
 def choose_piece_sizes(pack: Pack, batch: Batch) -> tuple[int, int]:
     """Return how many rows of a batch are evaluated at once, and how many members together on these rows.
 
-    The number of rows is limited by memory for a single member, never by the pack, and on a CPU by the CPU cache, which
-    should hold the attention scores. On a GPU the scores of all members together are limited. Generated tokens have few
+    The number of rows is limited by the memory of a single member, never of the pack. On a CPU the attention scores
+    should fit into the CPU cache; on a GPU the scores of all members together are limited. Generated tokens have few
     scores, and only generation needs a KV cache.
     """
     # The sizes of one row of one member.

@@ -78,7 +78,7 @@ class Forward:
 
     @property
     def _first_weight(self) -> Tensor:
-        """A weight, of which all have the same dtype and device."""
+        """Any weight: all have the same dtype and device."""
         return next(iter(self.weights.values()))
 
     def _autocast(self) -> AbstractContextManager[object]:

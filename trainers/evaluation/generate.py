@@ -201,7 +201,7 @@ class _CachedText:
         self.prompt_length = prompt_MBP.shape[-1]
         self.visible: Tensor | None = None
 
-        # With padded prompts a generated token has another column in the cache than in its row.
+        # With padded prompts a generated token has different columns in the cache and in its row.
         if lengths is not None:
             columns = torch.arange(total, device=prompt_MBP.device)
             unpadded_columns = torch.where(

@@ -90,7 +90,7 @@ class Evaluation:
     stage_M: NDArray[np.int64] | None = None  # stage of the curriculum before this evaluation
     validation: Validation | None = None  # scores for both
 
-    # Of programs: how many reports were sent again with other values, and values that the sweep does not set, only if
+    # Only of programs: the number of reports repeated with other values, and defaults that the sweep does not set, if
     # they are new in this process.
     repeated: int = 0
     defaults: Mapping[str, Any] = field(default_factory=dict)

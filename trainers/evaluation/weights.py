@@ -1,9 +1,9 @@
 """The final weights of a member in a .safetensors file, written atomically with a checksum for each tensor.
 
-A tensor has the name `<average>/<parameter>`. The file's metadata has one entry, `lengthwise`, because safetensors
-writes several in random order: JSON with schema, member, step, and the SHA-256 of each tensor by average and parameter.
-The ledger records the checksum of the header, so a tensor can be read and verified without the others. Files are named
-by member and checksum, so no file is overwritten with other content.
+A tensor has the name `<average>/<parameter>`. The file's metadata is a single entry, because safetensors writes several
+in random order: `lengthwise` is JSON with schema, member, step, and the SHA-256 of each tensor by average and
+parameter. The ledger records the checksum of the header, so a tensor can be read and verified without the others. Files
+are named by member and checksum, so no file is overwritten with other content.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from trainers.files.container import is_count
 
 Array = NDArray[Any]
 _SCHEMA = 1
-_LENGTH_BYTES = 8  # before the header, which hold its length
+_LENGTH_BYTES = 8  # the length of the header, written before it
 
 
 def list_stored_averages(member: MemberConfig) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ def write_atomic(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | memoryview]]]) -> None:
-    """Write files, given as (name, pieces), into a folder like `write_atomic`, but sync them after all are written.
+    """Write (name, pieces) files into a folder like `write_atomic`, but sync them only after all are written.
 
     This takes a fraction of the time of syncing each file by itself. If it raises OSError, some files may already be
     renamed.

@@ -30,7 +30,7 @@ class Snapshot:
     """The state of a pack after `step` steps: named arrays, and the bytes of every evaluation so far.
 
     parameters: names and shapes of the columns of the weights. compiled: whether the step was compiled. path: the file
-    that it was read from; None if it was not.
+    it was read from, or None.
     """
 
     step: int
@@ -163,7 +163,7 @@ def _decode(path: Path) -> tuple[Snapshot, list[str]]:
     if ends[-1] != len(data):
         raise ValueError(f"its header lists evaluations of {ends[-1]} bytes, and the file has {len(data)}")
 
-    # The checksum rules out damage, but not a file that something else has written.
+    # The checksum rules out damage, but not a file written by another program.
     members, parameters = header["members"], header["parameters"]
     if type(parameters) is not list or not all(
         type(entry) is list and type(entry[0]) is str and all(map(is_count, entry[1:])) for entry in parameters

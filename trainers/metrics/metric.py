@@ -24,8 +24,8 @@ class EvaluatedBatch:
     """A batch of an evaluation, or a piece of its rows, with the models of M members.
 
     batch: tensors (M, B, ...). lengths: the lengths that the batch measures. weights: weights of the evaluated average,
-    (M, *shape) by name. step: training steps at the evaluation, int64 (), or of the configuration if kept weights are
-    evaluated later. compute_logits, compute_attention, sample: run passes of the models on demand. values: values that
+    (M, *shape) by name. step: training steps at the evaluation, int64 (); for kept weights, the steps of the
+    configuration. compute_logits, compute_attention, sample: run passes of the models on demand. values: values that
     the model recorded in the pass, by name.
     """
 

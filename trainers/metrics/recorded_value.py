@@ -1,4 +1,4 @@
-"""The metric of a value that a model's module records. Models declare such metrics themselves: it is not registered.
+"""The metric of a value recorded by a model's module. It is not registered, because models declare such metrics.
 
 Shapes: M members, B rows, T positions, L lengths.
 """

@@ -86,7 +86,7 @@ def compute_attention_weights(context: Context, scores: Scores | None, drop: Dro
         logits = context.products()
     else:  # expanded, because dropout and `mix` need all rows and heads
         logits = changes.logits.expand(*context.q.shape[:-1], context.k.shape[-2])
-    if changes.bias is not None:  # logits + bias; inductor would take a plain sum for an attention mask, and fail
+    if changes.bias is not None:  # logits + bias; inductor would mistake a plain sum for an attention mask, and fail
         logits = torch.sub(logits, changes.bias, alpha=-1)
     logits = logits.to(upcast(logits.dtype))
     logits = logits if drop is None else drop(logits, context.chunk)
@@ -110,7 +110,7 @@ def _masked_softmax(logits: Tensor, dropped: Tensor) -> Tensor:
 
 
 class _MaskedSoftmax(torch.autograd.Function):
-    """`_masked_softmax`, bit for bit, but it saves only its result for the gradient, in which dropped weights are zero.
+    """`_masked_softmax`, bit for bit, but only its result, with zeros for dropped weights, is saved for the gradient.
 
     Autograd would save the softmax with and without the mask, and the mask twice.
     """
@@ -157,7 +157,7 @@ def _attend_fused(context: Context) -> Tensor:
     dtype = upcast(v.dtype) if v.device.type == "cpu" else v.dtype  # as in `matmul`
     q, k, v = (part.to(dtype) for part in (q, k, v))
 
-    # An explicit mask would rule out the fastest kernels, so a mask that is only causal is given as a flag.
+    # An explicit mask would rule out the fastest kernels, so a purely causal mask is passed as a flag.
     is_causal_only = t == k.shape[2] and context.groups is None and context.visible is None
     allowed = None if is_causal_only else context.allowed
     if allowed is not None and allowed.dim() > 2:
@@ -168,7 +168,7 @@ def _attend_fused(context: Context) -> Tensor:
 
 
 def _attend_in_chunks(context: Context, position: Position, drop: Drop | None) -> Tensor:
-    """Return `_attend`, computed in chunks of queries; recorded values of the chunks are concatenated."""
+    """Return the result of `_attend`, computed in chunks of queries, and record their values concatenated."""
     # A metric expects one value for each query of the layer, so values of the chunks are recorded once, joined.
     recorded: dict[str, list[Tensor]] = {}
 

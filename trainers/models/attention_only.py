@@ -79,11 +79,11 @@ class AttentionOnly(Model):
     def metrics(self) -> Mapping[str, str]:
         """Metrics of the attention weights, without dropout.
 
-        attention_uniformity: the number of tokens a query sees times its largest attention weight, 1 for uniform
-        attention; mean over the scored queries. For length s this is the query at position s in rows of s tokens and in
-        batches of several lengths, otherwise all queries with a counted target. From the displacement table D, equal at
-        every length: balance, the standard deviation of the off-diagonal entries, mean over rows; table_displacement,
-        mean off-diagonal minus diagonal, mean over rows.
+        attention_uniformity: the number of tokens a query sees times its largest attention weight (1: uniform
+        attention), averaged over the scored queries. In rows of s tokens and in batches of several lengths, length s
+        scores the query at position s; otherwise all queries with a counted target are scored.
+        The others are averages over the rows of the displacement table D, equal at every length. balance: the standard
+        deviation of the off-diagonal entries. table_displacement: mean off-diagonal minus diagonal.
         """
         return dict.fromkeys(("attention_uniformity", "balance", "table_displacement"), "none")
 
@@ -272,7 +272,7 @@ class AttentionOnly(Model):
         scores = scores_logits[:, :vocabulary]
         logits = scores_logits[:, vocabulary:]
 
-        # Equal tokens have equal scores, so a softmax over token ids, weighted by their counts, is that over positions.
+        # Equal tokens have equal scores, so a softmax over token ids, weighted by counts, equals that over positions.
         _, differences = subtract_largest(scores, (1.0 - counts).clamp_(min=0.0), dim=1)
         attention = weighted_exp_(differences, counts)
         sums = attention.sum(dim=1, keepdim=True)

@@ -23,11 +23,11 @@ BIASES = ("qkv", "output", "mlp")
 class BlockForm:
     """The architecture of transformer blocks.
 
-    norm: none; pre, before each branch; post, after each sum; or residual, which normalises the residual stream itself
-    before each branch. norm_type: layer; layer_unbiased, with a gain only; rms; or rms_unscaled, without a gain. mlp:
-    gelu or gated. biases: the maps with a bias. init: normal, matrices start normal(0, std^2) and biases zero; depth,
-    the same, but maps onto the residual stream start normal(0, std^2 / branches); or torch, as torch.nn.Linear.
-    branches: number of branches in the model, two per block.
+    norm: none, pre (before each branch), post (after each sum) or residual (the stream itself, before each branch).
+    norm_type: layer, layer_unbiased (with a gain only), rms or rms_unscaled (without a gain).
+    mlp: gelu or gated. biases: the maps with a bias. branches: number of branches in the model, two per block.
+    init: normal (matrices start normal(0, std^2), biases zero), depth (the same, but maps onto the residual stream
+    start normal(0, std^2 / branches)) or torch (as torch.nn.Linear).
     """
 
     norm: str

@@ -19,8 +19,8 @@ from trainers.tensors.noise import Noise
 class DropoutDraws:
     """The dropout in a call of a module for M members on B rows; the n-th dropout of the module draws at site n.
 
-    noise: its rates, if it has rates, replace the rate of every dropout. member: the index of the called member among
-    the M members, int64 (1,), which differs within vmap. calls: number of dropouts called so far.
+    noise: if it has rates, they replace the rate of every dropout. member: the index of the called member among the M
+    members, int64 (1,), which differs within vmap. calls: number of dropouts called so far.
     """
 
     noise: Noise
@@ -99,7 +99,7 @@ class KeyedDropout(nn.Dropout):
 
 def replace_dropout(module: nn.Module) -> nn.Module:
     """Make every nn.Dropout in a module draw keyed random numbers; return the module."""
-    # Changing the class keeps rate and mode; a subclass may mean another kind of dropout, and stays.
+    # Changing the class keeps rate and mode. A subclass may be another kind of dropout, so it is left alone.
     for part in module.modules():
         if type(part) is nn.Dropout:
             part.__class__ = KeyedDropout

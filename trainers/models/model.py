@@ -112,7 +112,7 @@ class Model(Settings, ABC):
         return {}
 
     def other_tensors(self, task: Task) -> Mapping[str, Tensor | str]:
-        """Return the other names that stored weights may have: name -> constant tensor, or name of the same parameter.
+        """Return further names in stored weights: name -> constant tensor, or name of the parameter it is tied to.
 
         These are the buffers and the tied parameters in the state_dict of a module.
         """
@@ -170,7 +170,7 @@ class Model(Settings, ABC):
 
 @dataclass(frozen=True)
 class Cache:
-    """The tokens so far, at most `width`, with what the model has cached of them.
+    """The tokens so far, at most `width`, and the model's cache of them.
 
     batch: the tokens, and their ids if the batch has ids. state: the model's KV cache, None without it.
     """
@@ -186,7 +186,7 @@ class Cache:
 
     def truncate(self, length: int) -> "Cache":
         """Return the cache of the first `length` tokens."""
-        # Generation reads no targets, so tokens stand in for them.
+        # Generation reads no targets, so the tokens are given as targets.
         ids = None if self.batch.ids is None else self.batch.ids[..., :length]
         tokens = self.batch.tokens[..., :length]
         return replace(self, batch=replace(self.batch, tokens=tokens, targets=tokens, ids=ids))

@@ -75,7 +75,7 @@ def call_members(
 
     noise: random numbers of dropout, None for a pass without dropout. record: gets the values that the module records,
     (M, ...) each. training: whether this is a training step. stacked: whether torch.func.vmap computes all members at
-    once, or each is computed after the other. Raises ValueError if members that are computed one after another record
+    once, instead of one after another. Raises ValueError if members that are computed one after another record
     different numbers of values under a name.
     """
     from torch.func import functional_call, vmap  # importing it takes more than a second

@@ -174,7 +174,7 @@ def _compute_logits(
 
 def _find_state_problems(module: nn.Module, tokens: Tensor, logits: Tensor, *, stacked: bool) -> Iterator[str]:
     """Yield problems of state that a call changes, because later calls and other members would see it."""
-    # NaN would differ from itself in the comparison, and is another problem.
+    # NaN is another problem, and would differ from itself in this comparison.
     buffers_before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     second_logits = _compute_logits(module, tokens, stacked=stacked)
     changed_names = [name for name, buffer in module.named_buffers() if not torch.equal(buffers_before[name], buffer)]

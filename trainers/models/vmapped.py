@@ -66,7 +66,7 @@ class Vmapped(Model):
         if trial.problems:
             return
 
-        # The trial calls the module on tokens alone, and so cannot know what this task and these settings need of it.
+        # The trial passes only tokens, so it cannot check what this task and these settings need.
         if task.has_groups and "groups" not in find_batch_parameters(_build_template(self, _get_sizes(task))):
             message = f"its forward has no parameter groups, but the task {task.name} has token groups"
             yield Problem(key=key, message=message, allowed="forward(self, tokens, groups)")

@@ -31,8 +31,7 @@ _EXACT_UPDATES = 2**16  # the factors of later updates are sampled
 class Average(Settings, ABC):
     """Base of every weight average. Shapes: weights (M, P), member hyperparameters in `h` (M, 1).
 
-    neutral: values of hyperparameters without effect; a hyperparameter that has its value in every member is left out
-    of `h`.
+    neutral: hyperparameter values without effect; a hyperparameter with this value in all members is left out of `h`.
     """
 
     neutral: ClassVar[Mapping[str, float]] = {}

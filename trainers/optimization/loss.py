@@ -63,7 +63,7 @@ class Loss(Settings, ABC):
     passes: ClassVar[int] = 1
 
     def explain_no_effect(self, is_random: bool) -> str:
-        """Return why this loss has no effect, "" if it has one; shown if it has none in all configurations.
+        """Return why this loss has no effect, "" if it has one; shown if it has no effect in any configuration.
 
         is_random: whether a forward pass in training has dropout or other random numbers.
         """

@@ -66,7 +66,7 @@ class Optimizer(Settings, ABC):
         """Return the new weights (M, P) and the new state, without changing tensors of `inputs`."""
 
     def checked(self, state: Mapping[str, Tensor]) -> list[Tensor]:
-        """Return the tensors of the state that must stay finite, by default all; else the member fails."""
+        """Return the tensors of the state whose non-finite entries make the member fail; by default all."""
         return list(state.values())
 
     def operations(self, gradient: float, parameters: Sequence[Parameter]) -> float:

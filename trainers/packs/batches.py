@@ -79,7 +79,7 @@ def _draw_steps(
         step = torch.full((), last, dtype=torch.int64, device=seeds_S.device)
         return task.training_batches(Stream(seeds_S, "data", step), rows, stage_S, length)
 
-    # The random numbers of several steps are those of each seed repeated once per step.
+    # Repeat the seeds once per step, each time with the random numbers of that step.
     steps = torch.arange(first + 1, last + 1, device=seeds_S.device)[:, None].expand(-1, len(seeds_S))
     stages = None if stage_S is None else stage_S.repeat(last - first)
     return task.training_batches(Stream(seeds_S.repeat(last - first), "data", steps.flatten()), rows, stages)

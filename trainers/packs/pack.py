@@ -70,7 +70,7 @@ class Pack:
         has_dropout = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.dropout_rates = rates[:, 0] if rates is not None and has_dropout else None  # (M,)
 
-        # Averages with the same `source` in every member share its buffers, which are as large as the weights.
+        # Buffers are as large as the weights, so averages with the same `source` in every member share them.
         self.averages = tuple(first.training.averages[label] for label in self.average_labels)
         owners = [tuple(member.training.averages[label].source for member in members) for label in self.average_labels]
         distinct_owners = list(dict.fromkeys(owners))
@@ -264,7 +264,7 @@ def _read_initial_weights(pack: Pack, theta: Tensor) -> Tensor:
         initial = member.training.initial
         for name, tensor in initial.read(pack.model, pack.task, member.seed).items() if initial is not None else ():
             views[name][row] = tensor.to(pack.device, pack.dtype)
-    # Stored weights may be below a bound that training would have kept.
+    # Stored weights may be below a bound that training enforces.
     theta = pack.layout.flat(views)
     return theta if pack.lower_bounds is None else torch.maximum(theta, pack.lower_bounds)
 

@@ -87,7 +87,7 @@ class Abacus(Position):
         position = torch.arange(1, is_digit.shape[-1] + 1, device=is_digit.device)
         run_start = torch.where(is_digit, 0, position)
         if groups is not None:
-            # A digit after one of a group that it does not see begins a run.
+            # A digit begins a run if it does not see the group of the digit before it.
             ordered = groups if causal else groups.flip(-1)
             previous = functional.pad(ordered[..., :-1], (1, 0))
             is_boundary = (ordered != previous) & (ordered != 0) & (previous != 0)

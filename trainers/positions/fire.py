@@ -47,7 +47,7 @@ class Fire(Position):
         c = parameters["c"][:, :, None]
         limit = (self.threshold * parameters["factor"]).abs()[:, :, None]
 
-        # Both models divide by the later of the two positions; a causal query is never the earlier.
+        # Divide by the later of the two positions, which in a causal model is that of the query.
         distance = context.differences().abs().to(dtype)
         query = context.query_ids.to(dtype)[..., :, None]
         key = context.key_ids.to(dtype)[..., None, :]
@@ -58,7 +58,7 @@ class Fire(Position):
             last = last.flatten(1, 2)
         ratio = _psi(c, distance) / (_psi(c, torch.maximum(last, limit)) + _EPSILON)
 
-        # The MLP. Its first map is no matrix product, whose bits with a single column depend on the number of members.
+        # The first map is no matrix product: with a single column its bits would depend on the number of members.
         hidden = torch.relu(
             ratio[:, None] * parameters["in"][:, 0, :, None, None] + parameters["in_bias"][:, :, None, None]
         )

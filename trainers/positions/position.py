@@ -103,8 +103,8 @@ class Position(Settings):
     def assign_ids(self, ids_MBT: Tensor | None, shape: tuple[int, int, int], noise: Noise | None) -> Tensor | None:
         """Return the position ids to use, int64 (M, B, T), instead of the ids of the batch; None means 0, 1, 2...
 
-        shape: (M, B, positions), with the width of the KV cache if the pass has a cache; for `ids_MBT` None the result
-        has this shape, or is None. noise: also given in evaluation.
+        shape: (M, B, positions), as wide as the KV cache if there is one; without `ids_MBT` the result has this shape,
+        or is None. noise: also given in evaluation.
         """
         return ids_MBT
 

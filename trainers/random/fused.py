@@ -2,8 +2,8 @@
 
 The reference launches more than a hundred kernels for a draw. A fused kernel serves draws of any size. It takes seconds
 to compile, so `enable_fused_draws` is called only where training takes long, and then serves the whole process. The
-first draw of each kernel is compared with the reference, which is used instead if a kernel cannot be compiled or is
-wrong.
+first draw of each kernel is compared with the reference. If a kernel cannot be compiled or is wrong, the reference is
+used.
 """
 
 import sys
@@ -39,7 +39,7 @@ def is_enabled(seeds: Tensor) -> bool:
 
 
 def call_fused(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """Return the result of a function of reference.py, fused; compare the first result of each kernel with it."""
+    """Return the result of a function of reference.py from a fused kernel, whose first result is checked."""
     with torch.no_grad():  # otherwise draws inside a gradient would need a second kernel
         programs_before = _count_programs()
         try:
@@ -48,7 +48,7 @@ def call_fused(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
             raise
         except Exception as error:  # any type: torch's compiler calls other compilers
             return _disable(function, arguments, f"{type(error).__name__}: {error}".splitlines()[0])
-        # This call has compiled a program, which is checked before its numbers are used.
+        # If this call has compiled a program, check it before its numbers are used.
         if _count_programs() != programs_before and not torch.equal(drawn, function(*arguments)):
             return _disable(function, arguments, "the compiled kernels draw other numbers")
         return drawn

@@ -63,13 +63,13 @@ def _find_field_problem(kind: str, field: Field[Any], type_hint: Any) -> str | N
 
 def _find_override_problem(original: Any, override: Any) -> str | None:
     """Return why an attribute cannot override the original attribute of the base class, None if it can."""
-    # A property in place of a method would be called, and a method in place of a property would never be.
+    # The engine would call a property that replaces a method, and never call a method that replaces a property.
     if isroutine(original) != isroutine(override):
         return "is not a method" if isroutine(original) else "is a method; write @property above it"
     if not isroutine(original) or isinstance(original, classmethod | staticmethod):
         return None
 
-    # Binding as many arguments as the base class has shows whether its callers can call the override.
+    # If the parameters of the base method can be bound, its callers can call the override.
     expected = signature(original)
     try:
         signature(override).bind(*expected.parameters)

@@ -137,7 +137,7 @@ class Settings:
         if "revision" in data and data["revision"] == sum_revisions(cls) != 1:  # `to_dict` writes it
             data = {key: value for key, value in data.items() if key != "revision"}
 
-        # Valid keys alone need no report: the constructor checks each value, once.
+        # If all keys are valid, the constructor alone checks the values, so that each is checked once.
         is_required = {field.name: field.default is MISSING for field in settings_fields(cls)}
         if not data.keys() <= is_required.keys() or any(
             required and name not in data for name, required in is_required.items()
@@ -228,7 +228,7 @@ def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -
         if key not in fields_by_name
     ]
 
-    # A misspelt key is one mistake: do not report the key that it is close to as missing, too.
+    # A misspelt key is a single mistake: do not also report the correct key as missing.
     misspelt = {problem.nearest for problem in problems}
     for name, field in fields_by_name.items():
         if name not in data:
@@ -268,7 +268,7 @@ def _cached_on_class(cls: type, name: str, make: Callable[[], Any]) -> Any:
 
 def check_value(cls: type, field: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
     """Return the value in its declared type, and its problems."""
-    # Settings that were built before were checked then.
+    # Settings were checked when they were built.
     if isinstance(value, Settings):
         return value, []
     if is_nested(field):

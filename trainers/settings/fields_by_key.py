@@ -42,7 +42,7 @@ def _walk(node: SettingsNode, problems: list[Problem]) -> Iterator[SettingsNode]
         entries, name_problems = read_nested(field, node.values[field.name])
         problems += [problem.with_key_prefix(node.key) for problem in name_problems]
 
-        # Copies replace the values of this node, so that it sees what the caller changes in its nested nodes.
+        # This node gets the copies, so that it has the caller's changes of its nested nodes.
         plain = {}
         for label, (cls, values, name_key) in entries.items():
             plain[label] = {**({name_key: cls.name} if name_key else {}), **values}

@@ -69,7 +69,7 @@ def _read_entry(kind: str | type[Any], label: str, values: Any) -> ClassValues:
             raise ConfigError([Problem(key="", given=values, message=message)])
         return ClassValues(kind, dict(values), None)
 
-    # A plain name stands for the class with default settings.
+    # A plain name means the class with default settings.
     name_key = "kind" if label else "name"
     entry = {name_key: values} if isinstance(values, str) else values
     return ClassValues(*registry.resolve(kind, entry, default_name=label or None, name_key=name_key), name_key)

@@ -82,7 +82,7 @@ def get_class(kind: str, name: Any, key: str = "name") -> type[Any]:
             ]
         )
 
-    # Classes are checked when they are used, not registered: an invalid class breaks only the sweeps that name it.
+    # Classes are checked on use, not on registration, so an invalid class breaks only the sweeps that name it.
     if problems := find_class_problems(kind, cast(Hashable, registered[name])):
         module = registered[name].__module__
         raise ConfigError(

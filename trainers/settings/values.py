@@ -52,7 +52,7 @@ def convert_value(hint: Any, value: Any) -> Any:
 
 
 def _convert_list(entry_types: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    """Return a list as a tuple with entries of these types; `(int, ...)` stands for any number of integers."""
+    """Return a list as a tuple with entries of these types; `(int, ...)` means any number of integers."""
     if not isinstance(value, (list, tuple)):
         raise ValueError("is not a list")
     if entry_types[-1] is Ellipsis:

@@ -66,7 +66,7 @@ class Generation:
     @property
     @final
     def samples_answers(self) -> bool:
-        """Whether metrics apart from the task can sample answers: whether it overrides `sample_answers`."""
+        """Whether the task overrides `sample_answers`, so that metrics apart from it can sample answers."""
         return type(self).sample_answers is not Generation.sample_answers
 
     @property

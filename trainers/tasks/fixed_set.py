@@ -1,4 +1,4 @@
-"""A fixed training set that is never stored: sample i is a function of (seed, i), its order a keyed permutation.
+"""A fixed training set that is never stored: sample i depends on (seed, i), and a keyed permutation orders them.
 
 The random words of sample i are the words of a data stream at step i, at sites that no stream uses (top bit set).
 Every epoch visits each sample once, in the order of a swap-or-not shuffle (Hoang, Morris, Rogaway, CRYPTO'12), a

@@ -43,7 +43,7 @@ def mask_leading(width: int, count: Tensor) -> Tensor:
 
 
 def find_packed_columns(is_used_SBF: Tensor, width: int) -> Tensor:
-    """Return the column of each used token once unused tokens are removed, `width` for these, int64 (S, B, F)."""
+    """Return the column of each used token after removing unused ones, which get `width`, int64 (S, B, F)."""
     return torch.where(is_used_SBF, is_used_SBF.long().cumsum(dim=-1) - 1, width)
 
 

@@ -87,7 +87,7 @@ class SetComplement(Task):
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """Yield all inputs of a length if there are at most `samples`, otherwise random rows of several lengths.
 
-        Two inputs are the same if they have the same set and last token, but sampled rows have a random order.
+        Inputs with the same set and last token count as one; sampled rows have a random order.
         """
         # A prefix of a random row is a random row, too: the same rows measure all lengths that are sampled.
         counts = {s: s * math.comb(self.vocabulary, s) for s in lengths}

@@ -18,7 +18,7 @@ from trainers.tasks import supervised
 from trainers.tasks.evaluation_batch import Distribution as Distribution
 from trainers.tasks.evaluation_batch import EvaluationBatch as EvaluationBatch
 from trainers.tasks.extensions import DerivedMetrics, Generation, PrefixTargets, RowLayout, StagedTraining, StoredData
-from trainers.tasks.metrics import Evaluated as Evaluated  # tasks of one's own may name all of these from here
+from trainers.tasks.metrics import Evaluated as Evaluated  # users' tasks may import all of these from here
 from trainers.tasks.metrics import EvaluationCurves as EvaluationCurves
 from trainers.tasks.metrics import RecordedMetric as RecordedMetric
 from trainers.tasks.metrics import steps_to as steps_to
@@ -177,9 +177,9 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
     def with_lengths(self, lengths: Iterable[int]) -> Self:
         """Return this task with further lengths that can be evaluated; unchanged if `draw_rows` cannot draw them.
 
-        It can if it draws all rows of the task, with one more token for each unit of length.
+        It can if it draws all rows of the task, and a row has one more token per unit of length.
         """
-        # A class that overrides one of these decides on its rows or widths by more than `draw_rows`.
+        # A class that overrides one of these has rows or widths that `draw_rows` alone does not decide.
         new_lengths = set(lengths) - set(self.lengths)
         cls = type(self)
         overridden = any(

@@ -71,7 +71,7 @@ def sigmoid(values_M: Tensor) -> Tensor:
 @cache
 def find_mkl_order_problem() -> str | None:
     """Return a warning if MKL ignores MKL_CBWR, which it reads at its first product; None if it obeys or is absent."""
-    # torch bundles MKL, whose own function tells the branch in use; some builds of torch have no MKL.
+    # Ask the MKL that torch bundles which branch it uses; some builds of torch have no MKL.
     requested = os.environ.get("MKL_CBWR", "")
     try:
         branch = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).mkl_serv_cbwr_get(-1)

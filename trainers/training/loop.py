@@ -209,7 +209,7 @@ class _TrainingRun:
         """Train up to `target_step`, with a heartbeat every second; return early if a checkpoint is due by time."""
         burst = 1  # steps between two reads of the clock, adapted to take _BURST_SECONDS
         while self.steps_done < target_step:
-            # The clock is read only after a burst, because on a GPU that means to wait for its steps.
+            # Read the clock only after a burst, because on a GPU the host must wait for the steps.
             began = time.monotonic()
             count = min(burst, target_step - self.steps_done)
             for steps_done in range(self.steps_done, self.steps_done + count):

@@ -52,7 +52,7 @@ def join_checkpoints(
 
     compiled: whether the pack is compiled, as the earlier packs must have been. max_step: the last step allowed.
     """
-    # A member without a usable state would start at another step than the others, so one is enough to give up.
+    # All members must start at the same step, so a single one without a usable state is enough to give up.
     rows = list[tuple[Snapshot, int]]()
     notices = list(notices)
     folders = dict.fromkeys(folder for folder, _ in start_checkpoints)

@@ -74,7 +74,7 @@ class FormalLanguage(Task):
         target_SBT = answer_SBA.gather(-1, after_SBT.clamp(0, last))
         target_SBT = target_SBT.masked_fill((after_SBT < 0) | (after_SBT > last), IGNORED)
 
-        # The model must not read the answer, so empty tokens stand where it is asked for.
+        # The model must not read the answer, so its positions have empty tokens.
         symbol_SBT = string_SBN.gather(-1, position_T.clamp(max=longest - 1).expand_as(after_SBT))
         empty_or_pad_SBT = torch.where(target_SBT == IGNORED, pad, empty)
         return Batch(torch.where(after_SBT < 0, symbol_SBT, empty_or_pad_SBT), target_SBT)

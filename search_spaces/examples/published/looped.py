@@ -14,7 +14,7 @@ from torch import nn
 
 from trainers import Vmapped, record, register, setting
 
-MAX_SETTLED_CHANGE = 0.01  # of the probabilities of an answer by a loop, up to which a row stops
+MAX_SETTLED_CHANGE = 0.01  # a row stops when a loop changes the probabilities of its answer by at most this
 
 
 class Net(nn.Module):

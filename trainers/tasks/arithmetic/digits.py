@@ -128,7 +128,7 @@ def _are_all_digits(columns: Tensor) -> bool:
 
 
 def _find_deciding_pairs(sums: Tensor) -> Tensor:
-    """Return 2 p + c by position: p, counted from 1, is the nearest lower or equal one whose pair does not sum to 9.
+    """Return 2 p + c by position: p, from 1, is the nearest position at or below it whose pair does not sum to 9.
 
     c is 1 if this pair sums to 10 or more, else 0. Packed in a number, both follow from a single cumulative maximum.
     """

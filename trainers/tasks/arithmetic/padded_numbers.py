@@ -219,7 +219,7 @@ class PaddedNumbers(Task):
             scores[name] = exact[:, start : start + count].mean(dim=1)
             start += count
 
-        # Only the rows of the first group, which has no condition, say how often a digit is right.
+        # Only the first group, drawn without a condition, measures how often a digit is right.
         digits = right[:, : batch.parts[0][1]].float().mean(dim=1)
         scores["digit_accuracy"] = digits.mean(dim=1)
         scores.update({f"accuracy_digit_{k + 1}": digits[:, k] for k in range(right.shape[-1])})

@@ -29,7 +29,7 @@ Columns = Mapping[str, Callable[[], Cells]]
 
 
 def list_data_files(path: Path) -> list[Path]:
-    """Return the files that a path stands for: the file itself, or the Arrow files of a folder, sorted."""
+    """Return the files of a path: the file itself, or the Arrow files of a folder, sorted."""
     return sorted(path.glob(SHARDS)) if path.is_dir() else [path]
 
 

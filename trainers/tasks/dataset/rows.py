@@ -89,7 +89,7 @@ def read_data(folder: Path, files: Mapping[str, str], row_format: RowFormat) -> 
     }
     words, vocabulary = tables["train"].make_vocabulary()
 
-    # Early stopping evaluates every trained length, so validation rows of one length cannot be missing.
+    # Early stopping evaluates every trained length, so each needs validation rows.
     rows = {key: table.make_rows(words, vocabulary) for key, table in tables.items()}
     missing = {*rows["train"].distinct_lengths}.difference(rows.get("validation", rows["train"]).distinct_lengths)
     if missing:
@@ -102,7 +102,7 @@ def _read_cells(folder: Path, key: str, file: str, row_format: RowFormat) -> dic
     """Return the cells of the columns that are used, by role. Raises ConfigError."""
     roles = {role: name for role in ("tokens", "targets", "answer", "length") if (name := getattr(row_format, role))}
     try:
-        # Reading a column of a large file takes long: find a wrong name before.
+        # Find a wrong column name first, because reading a large file takes long.
         columns = open_columns(folder / file)
         for role, name in roles.items():
             if name not in columns:

@@ -120,7 +120,7 @@ class Board:
         words = stream.bits(0, (moves, games))
         tokens, legals = [], []
         for index in range(moves):
-            # A side without a legal move passes. Only a CPU skips this if no side must: on a GPU the host would wait.
+            # A side without a legal move passes. A CPU skips this if no side has to; on a GPU the host would wait.
             legal = self.find_legal_moves(mover, opponent, directions)
             if device.type != "cpu" or bool((legal == 0).any()):
                 must_pass = legal == 0

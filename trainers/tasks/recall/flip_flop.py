@@ -135,7 +135,7 @@ class FlipFlop(Task):
         if not self.measured_distances:
             return counts
 
-        # Both tokens of a pair have its distance, so that it has the shape of the targets.
+        # Repeat each distance for both tokens of its pair, to get the shape of the targets.
         distance = self._measure_distances(batch.tokens).repeat_interleave(2, dim=-1)
         for low, high in pairwise((*self.measured_distances, self.positions)):
             in_range = (distance >= low) & (distance < high)

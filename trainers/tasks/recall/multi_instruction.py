@@ -98,7 +98,7 @@ class MultiInstruction(Strings):
 
         marked_SBK: the positions of the marked symbols, N for unused entries.
         """
-        # All instructions are answered for every row: by the positions of the answer's symbols, and their number.
+        # Answer all instructions for every row, each with the positions and the number of the answer's symbols.
         longest = string_SBN.shape[-1]
         marked = marked_SBK.sort(dim=-1).values
         missing = torch.full_like(marked[..., :1], longest)

@@ -27,7 +27,7 @@ from trainers.tensors.device_constants import constant
 
 @dataclass(frozen=True)
 class _StagedDraws:
-    """Random words of rows with both labels up to the length `longest_S1`, and only pairs of cycles above it."""
+    """Random words of rows that have both labels up to length `longest_S1`, and only label 0 above it."""
 
     draws: Draws
     longest_S1: Tensor

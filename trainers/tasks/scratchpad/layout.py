@@ -155,7 +155,7 @@ def make_masked_rows(text: Text, start: int | None, width: int, *, fix_first_sta
     if is_question_a_state and fix_first_state:
         first = replace(first, group=torch.full_like(first.group, 2))
 
-    # A copy is in the group of the state after it, which alone sees it, and comes before it in position ids.
+    # A copy has the group of the next state, which alone sees it, and the position ids before that state's.
     copies = states.map_all(lambda tensor: tensor[:, :, :-1])
     next_states = states.map_all(lambda tensor: tensor[:, :, 1:])
     is_copied = next_states.used.any(dim=-1, keepdim=True) & copies.used

@@ -90,15 +90,15 @@ class Slice:
         number of its transition, (S, B). The first example starts at a random transition, and the last example is cut
         at the last row.
         """
-        # A random transition is in a long example more often, so the first example is drawn by its transitions. The
-        # others follow it whole, each length as often as it has examples.
+        # A random transition is more often in a long example, so the first example is drawn by the mass of its
+        # transitions. The others follow it whole, so they are drawn by the number of examples.
         min_transitions = min(map(transitions, self.lengths))
         first_S1 = self.draw_lengths(draws, site, 1)
         max_examples = (self.rows - 1) // min_transitions + 1
         others_SE = self.draw_lengths(draws, site + 1, max_examples, lambda length: Fraction(1, transitions(length)))
         length_SE = torch.cat([first_S1, others_SE], dim=-1)
 
-        # Rows count transitions from a random one of the first example on.
+        # The rows are consecutive transitions, from a random transition of the first example on.
         counts = self.look_up(length_SE, transitions)
         ends = counts.cumsum(dim=-1)
         row = torch.arange(self.rows, device=ends.device) + draw_below(draws, site + 2, (1,), counts[:, :1])

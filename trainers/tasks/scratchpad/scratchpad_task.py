@@ -276,7 +276,7 @@ class ScratchpadTask(Task):
 
     def answer_mask(self, text: Tensor) -> Tensor:
         """Return which tokens of texts (..., G) are the answer: the last state with the end mark; none without it."""
-        # The last state lies between the last mark before the end mark, and the end mark.
+        # The last state begins after the last mark and ends with the end mark.
         is_end = text == self.token(self.end)
         index = torch.arange(text.shape[-1], device=text.device)
         is_mark = (text == self.token(self.mark)) & (is_end.cumsum(dim=-1) == 0)

@@ -120,7 +120,7 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     answer = torch.cat([carry, window, repeat_text(END, carry)], dim=-1).roll(1, dims=-2)
     answer = torch.nn.functional.pad(answer, (0, width - answer.shape[-1]), value=TOKEN[PAD])
 
-    # State `count` is the last one of a row; the answer follows it, and then nothing.
+    # The answer follows state `count`, the last state of a row; later states are empty.
     state = torch.arange(state_count, device=count.device)
     is_answer = state == count + 1
     length = torch.where(state <= count, width, torch.where(is_answer, canvas + 3, 0))

@@ -129,7 +129,7 @@ class Sums(ScratchpadTask):
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return for each of `generation_metrics` whether each row is right, (M, B)."""
         assert isinstance(batch, SumBatch)
-        # The model invents filler once; later filler is right if it repeats this filler, not that of the answer.
+        # The model invents filler once; later filler is right if it repeats the model's filler, not the answer's.
         answer, source = batch.answer, batch.source
         has_source = (source != NOWHERE) & (answer != TOKEN[PAD])
         filler_tokens = tuple(token in FILLER for token in range(len(CHARACTERS)))
