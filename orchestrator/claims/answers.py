@@ -43,9 +43,9 @@ from search_spaces.grammar.claims import Claim
 class Answer:
     """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
 
-    `n` is the number of values (`unit`: seeds or configurations), `n_trained` the number that were trained, `n_needed`
-    the number that an interval needs; `reason` says why there is no interval in spite of enough values. If the effect
-    is only known up to a range, it is from `least_effect` to `effect`. `detail` has further numbers as text.
+    `n` is the number of values (`unit`: seeds or configurations), `n_trained` the number of trained ones, `n_needed`
+    the number that an interval needs. `reason` says why there is no interval in spite of enough values. If only a range
+    of the effect is known, it goes from `least_effect` to `effect`. `detail` has further numbers as text.
     `extrapolate(n)` returns the answer for at least n seeds per arm with the same proportions of values; None if
     unknown.
     """
@@ -68,8 +68,8 @@ class Answer:
 def answer_question(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only: bool) -> Answer:
     """Return the answer to a claim's question over all seeds, or over those that learned in all arms.
 
-    Over all seeds, failed and unlearned seeds count as the worst of all (`replace_failed_by_worst`) and have not
-    succeeded; for a trend they count as the sweep's objective says. A seed that failed or never reached a threshold
+    Over all seeds, failed and unlearned seeds count as the worst of all (`replace_failed_by_worst`) and as not
+    successful. For a trend they count as the sweep's objective says. A seed that failed or never reached a threshold
     needs infinitely many steps. In an arm relative to another arm, without a worst value, a failed seed may have any
     value.
 
@@ -112,9 +112,9 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     """Answer by the first arm minus the second, seed by seed: the median over seeds and the sign test.
 
     The claim may instead ask for the mean over seeds and Student's test, or for the median over configurations. An
-    interval within the negligible differences has the p-value of an equivalence test: at most one of the hypotheses, no
-    difference and a difference that is not negligible, is true. Saturated pairs do not support it
-    (`compute_saturated_share`).
+    interval within the negligible differences has the p-value of an equivalence test. Its null hypothesis, a difference
+    that is not negligible, cannot be true together with that of no difference. Saturated pairs do not support
+    equivalence (`compute_saturated_share`).
     """
     bound = claim.no_effect_bound
     differences = subtract_values(*pair_arms(arms))
@@ -290,10 +290,9 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     key = str(claim.key)
     arm = arms[0]
     searched = {config_id: dict(sweep.state.configurations[config_id].values) for config_id in arm.config_ids}
-    if not any(key in values for values in searched.values()):
-        raise UserError(
-            f"sweep {sweep.name}: {key} was not searched; allowed: {', '.join(_list_searched_keys(searched)) or 'none'}"
-        )
+    searched_keys = dict.fromkeys(searched_key for values in searched.values() for searched_key in values)
+    if key not in searched_keys:
+        raise UserError(f"sweep {sweep.name}: {key} was not searched; allowed: {', '.join(searched_keys) or 'none'}")
 
     # A configuration whose seeds all failed has no value, so the trend leaves it out.
     design = read_design(sweep.state)
@@ -366,11 +365,6 @@ def _estimate_slope(
     )
 
 
-def _list_searched_keys(searched: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the keys that are searched in any configuration, in order of appearance."""
-    return list(dict.fromkeys(key for values in searched.values() for key in values))
-
-
 def _choose_null(claim: Claim) -> float:
     """Return the null hypothesis of the effect."""
     return claim.bound if claim.bound is not None else {"share": 0.5, "ratio": 1.0}.get(claim.question, 0.0)
@@ -405,7 +399,7 @@ def answer_mean(values: Values) -> Answer:
 
 
 def _snap_to_bounds(values: Values, *bounds: float) -> Values:
-    """Return the values with those equal to a bound up to the rounding of float32 replaced by the bound."""
+    """Return the values, but the exact bound for each value that equals it up to the rounding of float32."""
     # A curve is stored as float32, in which a value such as 0.1 is not exactly the bound of the claim.
     for bound in bounds:
         values = np.where(np.abs(values - bound) <= ROUNDING * abs(bound), bound, values)
@@ -450,7 +444,7 @@ def _repeat_values(values: NDArray[Any], n: int) -> NDArray[Any]:
 
     At a border between two values, the one farther from the median is taken.
     """
-    # The i-th of n values is that at the middle of the i-th of n equal parts of the sample.
+    # Cut the sample into n equal parts; the i-th value is the one in the middle of the i-th part.
     count = max(n, len(values))
     positions = (np.arange(count) + 0.5) * len(values) / count
     indices = np.where(positions < len(values) / 2, np.ceil(positions) - 1, np.floor(positions))
