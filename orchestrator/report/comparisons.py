@@ -202,7 +202,7 @@ def _compare_with_first(
 
 
 def _load_sweep(folder: Path, first: Path) -> SweepState:
-    """Return the state of a compared sweep; the error for any but the `first` names both allowed forms."""
+    """Return the state of a compared sweep; if it is not the `first`, errors name both allowed forms."""
     try:
         return SweepState.load(folder)
     except NotASweep as error:
@@ -418,7 +418,7 @@ def _describe_lengths(better: str, conclusive: Sequence[SeedComparison], points:
     difference = format_number(abs(largest.outcome.difference))
     length = largest.question.lengths[0]
 
-    # Without a better direction the lower one is named.
+    # Without a better direction, name the lower sweep.
     relation = "lower" if largest.question.direction == "none" else "better"
     lengths = format_ranges([comparison.question.lengths[0] for comparison in conclusive])
     scope = "all lengths" if len(conclusive) == len(points) else f"lengths {lengths}"

@@ -13,7 +13,7 @@ def describe_confirmation(summary: Summary, confirmed: Confirmation, *, with_sco
 
     Without `with_scores` the scores are shown only instead of an unknown order.
     """
-    # The score of the search is partly luck, which shows beside that on fresh seeds.
+    # A score of the search is partly luck, which the score on fresh seeds beside it shows.
     scores = [
         f"{format_label(row.number)} "
         + (format_number(row.confirmed.median, summary.infinity_text) if row.confirmed else "not ended yet")
@@ -53,7 +53,7 @@ def describe_confirmation_briefly(confirmed: Confirmation) -> str:
     if confirmed.comparison.question.direction == "none":
         verdict = verdict.replace("better", "lower")
 
-    # A comparison with reused seeds or changed code confirms less, also where there is room for two lines only.
+    # Reused seeds or changed code weaken a confirmation, so even an answer in two lines says it.
     seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {format_ranges(confirmed.seeds)}"
     caveats = ["not independent of the selection"] * bool(confirmed.reused_seeds)
     caveats += ["with other code than the search"] * bool(confirmed.changed_code)

@@ -27,7 +27,7 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     if not shows_effects(summary):
         return explain_missing_effects(summary) or "No hyperparameter was compared, so it is unknown which matter."
 
-    # Without an interval an effect may be chance, so it is not called one that matters.
+    # An effect without an interval may be chance, so do not say that it matters.
     names = shorten_keys([effect.key for effect in compute_score_effects(summary)])
     on_score = [line for line in list_effect_lines(summary) if line.outcome.effects == compute_score_effects(summary)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
@@ -36,7 +36,7 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
         why = "; ".join(dict.fromkeys(filter(None, reasons))) or "no effect has an interval"
         return f"It is unknown which hyperparameters mattered: {why}."
 
-    # Of several values of a key that differ clearly from the first, the best one represents the key.
+    # If several values of a key differ clearly from the first, the best one represents the key.
     sign = -1.0 if summary.objective.direction == "minimize" else 1.0
     clear = dict[str, tuple[str, str]]()
     gains = {id(line): sign * line.difference.difference if line.difference else 0.0 for line in lines}

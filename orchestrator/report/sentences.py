@@ -52,9 +52,9 @@ FAILED_SEEDS = {
 def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
     """Return sentences on the status, the best configuration, its confirmations, and the effects of hyperparameters.
 
-    An empty sweep has only the status. With `with_values` the searched values of the best configuration are named.
-    Without, there is room only for the last confirmation, but with its scores, because no table of it follows; if there
-    is no confirmation, the first configuration is compared with the next, as report.html does beside its curves.
+    An empty sweep has only the status. `with_values` names the searched values of the best configuration. Without it,
+    there is room only for the last confirmation, whose scores are named because no table follows. Without a
+    confirmation, the first configuration is compared with the next, as report.html does beside its curves.
     """
     # An empty sweep has no best configuration and no effects.
     if not summary.rows:
@@ -92,7 +92,7 @@ def make_short_answer(summary: Summary) -> str:
         at_test = format_lengths(ranked[0].groups.test, "test ")
         answer += f", and {format_number(test.median, summary.infinity_text)} at the {at_test}"
 
-    # A confirmation has the last word.
+    # The answer of a confirmation replaces or follows that of the search.
     finished = [confirmation for confirmation in read_confirmations(summary) if confirmation.comparison]
     if not finished:
         return f"{answer}."
@@ -153,7 +153,7 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
     if tied and tied + 1 == sum(other.rank is not None for other in summary.rows) == len(summary.rows):
         return _describe_tie(summary, row.score, len(summary.rows))
 
-    # Its score is that by which it was chosen, so the value at the test lengths is shown beside it.
+    # It was chosen by its score, so the value at the test lengths is shown beside it.
     so_far = "" if summary.has_ended else " so far"
     chosen = (
         f"Best{so_far} at the {format_lengths(summary.objective.lengths, 'selection ')}: "
@@ -184,7 +184,7 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
 
 def describe_lead(summary: Summary) -> list[str]:
     """Return sentences that compare the first configuration with the next over their seeds; empty for ties."""
-    # An order in which all are equal has no first.
+    # If all scores are equal, no configuration is first.
     rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
     if len(rows) < 2 or all(row.score == rows[0].score for row in rows):
         return []
@@ -196,12 +196,12 @@ def describe_lead(summary: Summary) -> list[str]:
 
     try:
         comparison = compare_sides(first, second, question, FIRST_TWO)
-    except LengthwiseError:  # code of the sweep that is missing or not trusted; the other answers need none
+    except LengthwiseError:  # code that is missing or not trusted; the other answers do not need it
         return []
     leader, rival = (format_label(side.row.number) for side in (first, second))
     outcome = comparison.outcome
 
-    # Too few seeds for an interval: the command for more. With one the same seeds, which ranked the first, favour it.
+    # Too few seeds for an interval need a command for more. An interval favours the first, chosen by the same seeds.
     if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(summary)):
         return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
     verdict = describe_verdict(comparison, leader, rival, with_metric=False)
@@ -397,7 +397,7 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
             "at other lengths"
         ]
 
-    # A selection that generalizes leaves none that is better at the test lengths.
+    # If the selection generalizes, no other configuration is better at the test lengths.
     lower = "lower" if summary.objective.direction == "minimize" else "higher"
     scored = " with a score" if any(row.has_failed for row in summary.rows) else ""
     better = orders.better

@@ -98,7 +98,7 @@ class Screen:
         self.summary = summary
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        # A confirmation, whose verdict follows its standing, has more room.
+        # Sentences on a confirmation get more room, because their verdict comes late.
         summary = self.summary
         width = options.max_width
         yield Text(f"Sweep {summary.name}", style="bold")

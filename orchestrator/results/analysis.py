@@ -41,8 +41,8 @@ class Effect(KeyEffect):
 class OrderAgreement:
     """The rank `correlation` of score and test median, and the configurations that beat the first at the test lengths.
 
-    `better` has config_id and gain of those of the `others` with a better test median than the first configuration,
-    the largest gain first (infinite if the first has no finite median).
+    `better` has the config_id and the gain of each of the `others` whose test median beats that of the first
+    configuration. The largest gain comes first; it is infinite if the first has no finite median.
     """
 
     correlation: Estimate

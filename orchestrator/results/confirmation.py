@@ -37,8 +37,8 @@ class ConfirmationRow:
 class Confirmation:
     """A confirmation of the search `parent`; `unfinished` is its status, empty if it has finished.
 
-    `reused_seeds` are the seeds that the search has used since, `changed_code` the parts of the code that differ from
-    the search, `search_size` is the number of configurations of the search. `rows` are in the order of the search;
+    `reused_seeds` are the seeds that the search has used since. `changed_code` are the parts of the code that differ
+    from the search. `search_size` counts the configurations of the search. `rows` are in the order of the search.
     `comparison` is of its first two on the seeds of the confirmation, None if they cannot be compared.
     """
 
@@ -64,7 +64,7 @@ class Confirmation:
     @property
     def sentence(self) -> str:
         """The configurations and seeds as a sentence, and whether the seeds are independent of the selection."""
-        # Seeds that the search used later, or other code, end the independence that makes a confirmation worth running.
+        # A confirmation is no longer independent if the search has used its seeds since, or if the code has changed.
         status = f" ({self.unfinished})" if self.unfinished else ""
         seeds_note = "which no selection used"
         if self.reused_seeds:
@@ -95,7 +95,7 @@ def read_search_labels(provenance: Mapping[str, Any]) -> dict[int, str]:
 def make_label(provenance: Mapping[str, Any], number: int) -> str:
     """Return the label of a configuration for readers: "#8", in a confirmation that of the search.
 
-    Commands and CSV files have the number, which is another one in a confirmation.
+    Commands and CSV files have the number, which differs from the label in a confirmation.
     """
     recorded = provenance.get(CONFIRMS, {}).get("configurations", ())
     search_number = recorded[number].get("number") if number < len(recorded) else None

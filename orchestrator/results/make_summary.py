@@ -151,7 +151,7 @@ def _describe_extension(state: SweepState) -> list[str]:
     if len(state.specs) < 2:
         return []
 
-    # An extension decided by results is a second look at the data, which intervals do not know of.
+    # An extension decided by results is a second look at the data, and intervals do not account for it.
     first_spec = state.specs[0]
     extensions = len(state.specs) - 1
     times = "once" if extensions == 1 else f"{extensions} times"
@@ -175,7 +175,7 @@ def _describe_averages(state: SweepState) -> list[str]:
 
 
 def _describe_repeated_steps(state: SweepState) -> list[str]:
-    """Return a sentence on members of a program that reported a step again with other values; the first ones count."""
+    """Return a sentence on members of a program that reported a step twice with different values; the first count."""
     repeating_packs = [
         pack for pack in state.packs.values() if any("repeated" in fields for fields in pack.evaluations.values())
     ]
@@ -289,7 +289,7 @@ def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, obj
     best_first = rank_configurations(scores, objective.direction)
     best_first.sort(key=lambda config_id: (scores[config_id].is_failed, -complete_rows[config_id].rounds))
 
-    # An unfinished configuration in a later round has outlived this one, so a rank is left free for it.
+    # An unfinished configuration in a later round will be ahead of this one, so leave a rank free for it.
     pruned_rows = sorted((row for row in rows if row.pruned_at is not None), key=lambda row: -(row.pruned_at or 0))
     unfinished_rows = [row for row in rows if not row.is_complete and row.pruned_at is None]
     ranked_rows = []

@@ -47,7 +47,7 @@ def compute_test_outcomes(summary: Summary) -> dict[str, Quartiles]:
     A failed configuration has its score, infinite or NaN. Empty without test lengths.
     """
     quartiles: dict[str, Quartiles] = {}
-    # A failed configuration counts with its score, so that effects do not see only the successful ones.
+    # Failed configurations count with their score, because effects over successful ones alone would mislead.
     for row in summary.rows if summary.test_lengths else ():
         band = summary.bands.get((row.config_id, *summary.objective_curve))
         outcome = (

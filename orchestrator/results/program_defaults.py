@@ -1,4 +1,4 @@
-"""The values that a program uses for keys that its sweep does not set, as its members reported them.
+"""The defaults of a program for keys that its sweep does not set, as its members reported them.
 
 `lengthwise.member({"width": 64})` reports them, so that two sweeps whose programs differ only there can be told apart.
 """
@@ -17,7 +17,7 @@ MAX_VALUES = 3  # of a key in a sentence
 def list_program_defaults(packs: Iterable[PackState]) -> dict[str, list[Any]]:
     """Return the distinct defaults that members of these packs used, by key, in the order of the packs.
 
-    A member has several of a key if its program was changed between two attempts.
+    A member has several defaults of a key if its program was changed between two attempts.
     """
     values_by_key: dict[str, list[Any]] = {}
     for pack in packs:
@@ -31,7 +31,7 @@ def list_program_defaults(packs: Iterable[PackState]) -> dict[str, list[Any]]:
 
 
 def _make_comparable(value: Any) -> Any:
-    """Return a default with the text "nan" in place of each NaN, which differs from itself in every comparison."""
+    """Return a default with each NaN replaced by the text "nan", because NaN does not equal itself."""
     return json.loads(json.dumps(value), parse_constant=lambda name: "nan" if name == "NaN" else float(name))
 
 

@@ -38,7 +38,7 @@ def describe_race(race: Race) -> str:
             f"{format_count(seed_count, 'seed')} of {format_count(len(race_round.contenders), 'configuration')}"
         )
 
-    # A reader would take ranks for an order of medians, which they are only within a round.
+    # Ranks follow the medians only within a round, and readers may not expect this.
     members, all_members = race.members, race.members_without_race
     share = f"{members:,} of {all_members:,} members ({100 * members / all_members:.0f} %)"
     rank = "Configurations that left in an earlier round are ranked behind those that stayed, whatever their medians"

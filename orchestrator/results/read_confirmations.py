@@ -76,7 +76,7 @@ def _compare_first_two(summary: Summary) -> SeedComparison | None:
         return None
     try:
         return compare_sides(first, second, question, "confirmation")
-    except LengthwiseError:  # code of the confirmation that is missing or not trusted; its scores need none
+    except LengthwiseError:  # code that is missing or not trusted; scores do not need it
         return None
 
 

@@ -23,7 +23,7 @@ from orchestrator.text.wording import NOT_REACHED, format_count, format_lengths,
 from search_spaces import Objective
 from trainers.tasks.metrics import RecordedMetric
 
-CACHED_SUMMARIES = 4  # whose effects and comparisons are cached, because a report reads them several times
+CACHED_SUMMARIES = 4  # with cached effects and comparisons, which a report reads several times
 
 
 @dataclass(frozen=True, kw_only=True)

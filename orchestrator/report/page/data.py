@@ -81,7 +81,7 @@ def page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
 
 
 def has_fresh_seeds(summary: Summary) -> bool:
-    """Return whether this is a confirmation with seeds by which no search has ranked."""
+    """Return whether this is a confirmation on seeds that its search has not used."""
     reused = any(confirmed.reused_seeds for confirmed in read_confirmations(summary))
     return bool(read_search_labels(summary.state.provenance)) and not reused
 
@@ -162,8 +162,8 @@ def _list_effects(summary: Summary) -> Iterator[dict[str, Any]]:
 def _classify_pairs(summary: Summary) -> dict[str, Any]:
     """Return the class of each configuration, and the pairs of classes with paired seeds.
 
-    Members of one structure and one code draw the same numbers (`find_shared_streams`), so classes are compared by
-    their first configurations.
+    Configurations of a class have the same structure and code, and so draw the same numbers (`find_shared_streams`).
+    The first configuration of each class represents it.
     """
     classes: dict[Any, list[Row]] = {}
     for row in summary.rows:

@@ -129,7 +129,7 @@ def _read_other_distribution(metric: str, group: str) -> Callable[[Row], Any]:
 
 
 def _describe_outcome(summary: Summary, group: str, row: Row) -> str:
-    """Return the quartiles at a group of lengths; if failed seeds made the median infinite, with that of the others."""
+    """Return the quartiles at a group of lengths, and the other seeds' median if failed seeds made it infinite."""
     quartiles = getattr(row, f"{group}_quartiles")
     text = format_value(quartiles, summary.infinity_text)
     if not row.seeds_failed or quartiles is None or not math.isinf(quartiles.median):

@@ -98,7 +98,7 @@ def list_effect_lines(summary: Summary) -> list[EffectLine]:
 
 def list_effect_notes(summary: Summary) -> list[str]:
     """Return notes on the unit of n, on how to read the effects, and on missing numbers."""
-    # Intervals count what is independent, which depends on how the sweep was searched.
+    # n counts independent units, which depend on how the sweep was searched.
     rises = "worse" if summary.objective.direction == "minimize" else "better"
     effects = [effect for outcome in list_outcomes(summary) for effect in outcome.effects]
     unit, why = summary.design.unit, summary.design.dependence
@@ -108,12 +108,12 @@ def list_effect_notes(summary: Summary) -> list[str]:
         f"n counts {unit}, and no interval or test is given: {why}." if why else UNIT_NOTES[summary.design.kind],
     ]
 
-    # Without the number expected by chance, every interval without 0 would be taken for an effect.
+    # Readers would take every interval that excludes 0 for an effect, so say how many do by chance.
     notes += filter(None, [describe_chance(summary)])
     if not compute_test_effects(summary):
         notes.append("Configurations have no common test lengths.")
 
-    # Only kinds of numbers that the table has are explained.
+    # Explain only the kinds of numbers that the table has.
     if any(effect.differences for effect in effects):
         notes.append(
             f"Difference from the first value: the median over {unit} of the outcome at a value minus the outcome at "

@@ -17,7 +17,7 @@ Line = tuple[LaterEvaluation, str, int]  # an evaluation, a metric and a length
 
 def make_later_section(summary: Summary, evaluations: Sequence[LaterEvaluation] = ()) -> Section:
     """Return the section with the judged metric of later evaluations (default: all) at every length, by average."""
-    # Every evaluation has its own metrics and lengths, so these are lines; averages are columns, to be compared.
+    # Evaluations differ in metrics and lengths, so these are lines; averages are columns, for comparison.
     evaluations = evaluations or summary.later_evaluations
     lines = [
         (evaluation, metric, length)

@@ -102,7 +102,7 @@ def make_comparison_records(comparisons: Sequence[SeedComparison]) -> Records:
 
 def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     """Return notes on the pairing of seeds, on assumptions of intervals and tests, and on failed seeds."""
-    # The pairing decides which test and interval there are, so it comes first.
+    # Tests and intervals depend on the pairing, so it comes first.
     notes = []
     pairings = Counter(map(_describe_pairing, comparisons))
     for pairing, count in pairings.items():
@@ -149,7 +149,7 @@ def describe_verdict(comparison: SeedComparison, first: str, second: str, *, wit
 
     The difference is first minus second. `with_metric` names the metric.
     """
-    # Equal values are as a rule those of the same program, trained twice.
+    # Equal values usually mean that the same program was trained twice.
     outcome, question = comparison.outcome, comparison.question
     metric = format_metric(question.metric, question.average)
     kind = "" if question.group == REQUESTED else f"{question.group} "
@@ -168,7 +168,7 @@ def describe_verdict(comparison: SeedComparison, first: str, second: str, *, wit
             why = f", but {outcome.reason}"
         return f"{judged} {where}: {difference}{why}."
 
-    # Name the better configuration first; the difference has the sign that it has in every table.
+    # Name the better configuration first, but keep the sign that the difference has in every table.
     better, other = (first, second) if comparison.verdict == "first" else (second, first)
     relation = "lower" if question.direction == "none" else "better"
     return f"{better} is {relation} than {other} {where}: {difference} ({evidence})."

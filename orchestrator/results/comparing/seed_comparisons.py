@@ -19,8 +19,8 @@ from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
 
 GROUPS = ("test", "selection", "trained")  # test lengths, which influence no choice, come first
-MAX_ALL_PAIRS = 6  # configurations that are compared in every pair
-MAX_AGAINST_FIRST = 20  # of more configurations, those that are compared with the first
+MAX_ALL_PAIRS = 6  # up to this many configurations, every pair is compared
+MAX_AGAINST_FIRST = 20  # of more, this many are compared with the first
 FAILED = "a seed failed, and with it the configuration (objective.failed_seeds: fail)"
 ALL_FAILED = "every seed of both failed"
 FIRST_TWO = "first and second"
@@ -53,9 +53,9 @@ class Question:
 class SeedComparison:
     """A comparison of two configurations at a group of lengths; `outcome` is first - second.
 
-    `first` and `second` are config_ids, empty for the mean of several configurations. `unmatched` counts the seeds of
-    both without a pair. `holm_p` is corrected for the `tests` comparisons with a p in the same `family` and at the
-    same lengths. Medians are over seeds.
+    `first` and `second` are config_ids, empty for the mean of several configurations. `unmatched` counts the seeds
+    without a pair on both sides. `holm_p` is corrected for the `tests` comparisons with a p in the same `family` and at
+    the same lengths. Medians are over seeds.
     """
 
     question: Question
@@ -90,7 +90,7 @@ class SeedComparison:
     def verdict(self) -> Literal["first", "second", "equal", "inconclusive"]:
         """Which configuration is better, or lower without a better direction, if the interval excludes 0.
 
-        "equal" if the interval is 0 alone: at most a few seeds differ.
+        It is "equal" if both ends of the interval are 0, because then at most a few seeds differ.
         """
         if self.outcome.low == self.outcome.high == 0:
             return "equal"
@@ -103,8 +103,8 @@ class SeedComparison:
 def compare_seeds(summary: Summary) -> tuple[SeedComparison, ...]:
     """Return comparisons of grid points or listed configurations, and of the first configuration with the second.
 
-    Only grid points with the same draw as the first are compared. With more than MAX_ALL_PAIRS of them the first is
-    compared with up to MAX_AGAINST_FIRST that follow by rank.
+    Only grid points with the same draw as the first are compared. If they are more than MAX_ALL_PAIRS, only the first
+    is compared, with up to MAX_AGAINST_FIRST next by rank.
     """
     rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
     if len(rows) < 2:
@@ -169,7 +169,7 @@ def compare_sides(
         [values[seed] for seed in (common_seeds if is_paired else values)] for values in (first_values, second_values)
     )
 
-    # Medians and failures are those of all seeds, as in other tables; the outcome is over the compared ones.
+    # Medians and failures cover all seeds, as in other tables; the outcome covers only the compared seeds.
     return SeedComparison(
         question=question,
         first=first.row.config_id,
@@ -188,7 +188,7 @@ def compare_sides(
 
 
 def has_enough_pairs(common: int, first: int, second: int) -> bool:
-    """Return whether seeds are compared by pairs, from the numbers of common seeds and of the seeds of both sides.
+    """Return whether seeds are compared by pairs, given the numbers of common seeds and of each side's seeds.
 
     Pairs leave out seeds that only one side has. Seeds are paired if one side has all seeds of the other, or if the
     common seeds suffice for an interval, which unpaired seeds do not have.
@@ -218,7 +218,7 @@ def _compare_values(x: Floats, y: Floats, is_paired: bool, question: Question) -
     if len(x) and np.isnan(x).all() and np.isnan(y).all():
         return TwoSamples(n=0, reason=ALL_FAILED)
 
-    # Seeds are NaN now only if the policy leaves them out, a pair also if its other seed is left out.
+    # A seed is still NaN only if the policy leaves it out; a pair is left out with either of its seeds.
     x, y = (replace_failed_seeds(values, question) for values in (x, y))
     if not is_paired:
         return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
@@ -247,7 +247,7 @@ def _has_same_draw(summary: Summary, first: Row, other: Row) -> bool:
     if summary.design.kind == "grid_by_random":
         return summary.design.draw[first.config_id] == summary.design.draw[other.config_id]
 
-    # Draws of other designs are not numbered, but equal drawn values tell them.
+    # Other designs do not number their draws, but equal drawn values identify them.
     drawn_keys = [key for key, kind in summary.searched.items() if kind not in ("grid", "listed")]
     return all(
         first.values[key] == other.values[key] for key in drawn_keys if key in first.values and key in other.values

@@ -42,7 +42,7 @@ class SharedStreams:
     @property
     def sentence(self) -> str:
         """The streams as text: "same training data, test inputs; initial weights differ (model.position)"."""
-        # The random numbers of a program are its own, so only the sweep file can say what seeds share.
+        # A program draws its own random numbers, so only the sweep file can say what seeds share.
         if self.by_number:
             declared = f"the sweep file declares the same {', '.join(self.common)}"
             unknown = "whether seeds share anything random is not known"
@@ -64,9 +64,9 @@ def compare_streams(
     Technical keys, which do not change results, have no influence. With a curriculum the data of a seed depend on the
     stages that its member has reached, so two configurations share them only if nothing differs.
 
-    If the task or the model differs, the current classes are built after `import_code` to see whether the parameters
-    are the same (as for another dropout rate). Data of different tasks are not compared: they are in
-    `causes` and `uncertain`, like everything that different code has drawn. Modules without the task draw only weights.
+    If the task or the model differs, the current classes are built after `import_code`, because the parameters may
+    still be the same, as for another dropout rate. Data of different tasks are not compared: they are in `causes` and
+    `uncertain`, like everything that different code has drawn. Modules without the task draw only weights.
     """
     # A key that is technical in one configuration only may change results in the other.
     differing = dict(find_differing_values(first.resolved, second.resolved))
@@ -105,7 +105,7 @@ def compare_streams(
 def _list_unrelated_modules(
     first: ConfigurationProvenance, second: ConfigurationProvenance, code: Iterable[str]
 ) -> dict[str, list[str]]:
-    """Return for training data and test inputs the parts of the code that do not draw them: modules without the task.
+    """Return the parts of the code that do not draw training data or test inputs, by stream: modules without the task.
 
     With a curriculum training data depend on everything that changes what a member learns.
     """

@@ -73,9 +73,9 @@ class SweepComparison:
     `configurations` has every matched pair at each group of lengths, with p after Holm's correction over the pairs.
     `together` compares the mean over all matched configurations, seed by seed, at each group of lengths. `best`
     compares the configurations that each sweep ranks first by its selection lengths, at the first of these groups; it
-    is None if a sweep has not ended or has only one configuration. `by_length` compares as `together` does, at every
-    length, with the intervals of a simultaneous band, which contains all median differences with a probability of
-    LEVEL or more, by Bonferroni's inequality.
+    is None if a sweep has not ended or has only one configuration. `by_length` compares as `together` does, but at
+    every length. Its intervals are a simultaneous band: by Bonferroni's inequality, it contains all median differences
+    with a probability of at least LEVEL.
     """
 
     first: Summary
@@ -165,7 +165,7 @@ def _compare_best(first: Summary, second: Summary, matched: Question) -> SeedCom
     if len(sides) < 2 or not all(sweep.has_ended and len(sweep.rows) > 1 for sweep in (first, second)):
         return None
 
-    # The matched configurations can be compared, but these two may have other tasks, so other metrics and lengths.
+    # Unlike matched configurations, these two may have different tasks, and so different metrics and lengths.
     lengths = ",".join(map(str, matched.lengths)) if matched.group == REQUESTED else None
     try:
         groups = make_questions([(sides[0], sides[1])], matched.metric, matched.average, lengths)
@@ -202,8 +202,8 @@ def _compare_groups(
 def _match_configurations(first: Summary, second: Summary) -> Matching:
     """Match the configurations of two sweeps by every key that either of them searched.
 
-    A key that a sweep did not search has the fixed value of its configurations. If none match, configurations are
-    matched by the keys that both searched with common values, as after a key was removed from the space, if these
+    A key that a sweep did not search has the fixed value of its configurations. If none match, for example after a key
+    was removed from the space, they are matched by the keys that both searched with common values, provided that these
     values are unique in each sweep. Raises UserError if no configurations match, or none that match have ended.
     """
     # The strictest match comes first: by all searched keys.
@@ -213,7 +213,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     shared_keys = frozenset(first.searched) & frozenset(second.searched)
     first_rows, second_rows = (_index_rows(summary, keys, shared_keys) for summary in sweeps)
 
-    # A key that was removed from the space can prevent every match: then by the shared keys with common values.
+    # A key that was removed from the space can prevent every match, so try only shared keys with common values.
     if first_rows.keys().isdisjoint(second_rows):
         values_by_key = {
             key: [_index_rows(summary, (key,), shared_keys).keys() for summary in sweeps] for key in shared_keys
@@ -303,7 +303,7 @@ def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
 
 def _make_match_key(summary: Summary, row: Row, keys: tuple[str, ...], shared_keys: frozenset[str]) -> Hashable:
     """Return the values of `keys` in a configuration: drawn ones for `shared_keys`, which both sweeps searched."""
-    # The other sweep has a key that it did not search only among its resolved values.
+    # A sweep has the keys that it did not search only among its resolved values.
     resolved = dict(summary.recorded[row.config_id].resolved)
     drawn_values = {key: row.values[key] for key in shared_keys if key in row.values}
     values = (drawn_values[key] if key in drawn_values else read_key(resolved, key) for key in keys)
@@ -325,7 +325,7 @@ def _compare_together(
     `first_seeds`, `second_seeds` and failed seeds are counted over all configurations. `unmatched` counts the seeds
     that some configuration lacks.
     """
-    # A mean over different configurations at different seeds would not be paired: only common seeds count.
+    # Means are paired only if each seed's mean is over the same configurations, so only common seeds count.
     first_values, second_values = ([collect_seed_values(pair[side], question) for pair in pairs] for side in (0, 1))
     seeds = [sorted(set.intersection(*map(set, values))) for values in (first_values, second_values)]
     all_seeds = {seed for values in (*first_values, *second_values) for seed in values}

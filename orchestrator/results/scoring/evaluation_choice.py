@@ -4,8 +4,8 @@ The judged value (`objective.compute_judged_values`) depends on the selection le
 every metric, average and length of the member, so that comparisons stay paired.
 
 A member with NaN at its last evaluation has failed, whatever its earlier evaluations were, because the frequency of
-divergence is part of the result. Of equal values the latest is chosen, because further training can matter at other
-lengths after a metric has saturated at the selection lengths.
+divergence is part of the result. The latest of equal values is chosen: after a metric has saturated at the selection
+lengths, further training can still matter at other lengths.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ def choose_steps(judged_values: pd.DataFrame, direction: str, evaluation: str) -
     """Return the chosen evaluation of each member: config_id, seed, step, value, in the order of their last rows.
 
     `judged_values` has a row per member and evaluation with the same columns. The last step of a configuration is the
-    last one of all its members; members without a row there are left out, members with NaN there keep it and NaN.
+    last one of all its members. Members without a row there are left out. Members with NaN there keep this step and its
+    NaN.
     """
     import pandas as pd
 
-    # A member without a row at the last step of its configuration is a missing seed, which has no evaluation to choose.
+    # A member without a row at the last step of its configuration is a missing seed, so it has no evaluation to choose.
     judged_values = judged_values[["config_id", "seed", "step", "value"]]
     config, config_ids = pd.factorize(judged_values["config_id"])
     step = judged_values["step"].to_numpy(dtype=np.int64)

@@ -46,7 +46,7 @@ def make_length_groups(measured: Measurements, objective: Objective, metric: str
 def parse_lengths(text: str, allowed_lengths: Collection[int] | None, allowed: str) -> tuple[int, ...]:
     """Return the ascending lengths of the option --lengths; `allowed_lengths` None allows every length.
 
-    Raises UserError for repeated or other lengths; its message has `allowed`, which describes the allowed ones.
+    Raises UserError for repeated or other lengths; `allowed` describes the allowed lengths in the message.
     """
     numbers = read_numbers(text)
     if not numbers or not (allowed_lengths is None or set(numbers) <= set(allowed_lengths)):

@@ -47,8 +47,8 @@ class Band:
 def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[str, str]) -> dict[CurveKey, Band]:
     """Return the band of every curve; failed seeds count as the objective says, by the direction of each metric.
 
-    `curves` has one step of every seed, not necessarily the same one. Sorting all curves together is fifty times faster
-    than groupby, so that millions of rows take seconds.
+    `curves` has one step of every seed, which may differ between seeds. Sorting all curves together is fifty times
+    faster than groupby, so millions of rows take seconds.
     """
     if not len(curves):
         return {}
@@ -67,7 +67,7 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     ):
         seed_curves.setdefault(tuple(curve), {})[seed_number] = seed_curve
 
-    # Sorted by curve and length, the seeds at a length are a run of rows. What a failed seed counts as depends on the
+    # Sorted by curve and length, the seeds at a length are a run of rows. The value of a failed seed depends on the
     # direction of its metric.
     order_R = np.lexsort((length_R, *reversed(codes_by_key)))
     keys_KR = np.stack([*codes_by_key, length_R])[:, order_R]

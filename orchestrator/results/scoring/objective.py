@@ -96,9 +96,9 @@ def score_members(
 ) -> pd.DataFrame:
     """Return a row per seed (config_id, seed, score): the chosen curve reduced over the objective's lengths.
 
-    `curves` are those of finished configurations or members, because their last step counts as the final one; they have
-    all evaluations if `objective.evaluation` is best. The score of a failed seed is NaN: a judged value at the last
-    step is NaN, or the seed is in `planned_seeds` (by config_id) without a row there. Raises what
+    `curves` are those of finished configurations or members, because their last step counts as final. If
+    `objective.evaluation` is best, they have all evaluations. A seed has failed, with the score NaN, if its judged
+    value at the last step is NaN, or if it is in `planned_seeds` (by config_id) without a row there. Raises what
     `compute_judged_values` raises.
     """
     scores = choose_evaluations(curves, objective).drop(columns="step").rename(columns={"value": "score"})

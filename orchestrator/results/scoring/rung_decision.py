@@ -35,8 +35,8 @@ def compute_scores_at_step(
 ) -> dict[str, list[float]]:
     """Return the scores of `seeds` of the configurations `names` as if training ended at `step`.
 
-    `curves` may have later steps. A seed without an evaluation at the step, because all members of its pack had stopped
-    early, has the score of its next evaluation, which repeats the last values.
+    `curves` may have later steps. If all members of a pack had stopped early, its seeds have no evaluation at the step.
+    They have the score of their next evaluation, which repeats the last values.
     """
     # Rows are sorted by step: the first one at or after the step of the rung is the last evaluation that counts.
     judged_values = compute_judged_values(curves, objective)

@@ -11,7 +11,7 @@ from search_spaces.grammar.domains import KINDS
 
 
 def read_design(state: SweepState) -> Design:
-    """Return the design of a sweep: which configurations are independent, for statistics."""
+    """Return the design of a sweep, which tells statistics what is independent."""
     # All grid points of a draw share its drawn values, so they are not independent.
     search = state.spec.get("search", {})
     domains = {key: get_domain_kind(domain) for key, domain in state.spec.get("space", {}).items()}

@@ -1,4 +1,4 @@
-"""Describe the NaN of the judged metric in members that did not fail, which explain missing scores."""
+"""Explain missing scores by the NaN of the judged metric in members that did not fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
 
     Only members that ended without failing are counted, at their judged evaluation.
     """
-    # A failed member has NaN for a known reason; that of one which ended well would be a riddle.
+    # The NaN of a failed member has a known reason; that of a member that ended well must be explained.
     ended_members = {
         (config_id, seed)
         for config_id, configuration in state.configurations.items()
