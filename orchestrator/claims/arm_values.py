@@ -82,7 +82,7 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
             "set one value of each in `where`"
         )
 
-    # Masks are taken before another arm is subtracted, because differences have other ends.
+    # Make the masks before another arm is subtracted, because differences do not end at 0 and 1.
     metrics = arm.metric or claim.metric
     lengths = claim.lengths if arm.lengths is None else arm.lengths
     table = _index_by_context(_read_table(sweep, config_ids, metrics, average, lengths, claim.evaluation), contexts)
@@ -133,7 +133,7 @@ def _mask_learned(
 def _mask_saturated(
     table: pd.DataFrame, claim: Claim, all_values: pd.DataFrame
 ) -> tuple["pd.Series[bool]", "pd.Series[bool]"]:
-    """Return two masks: rows that at some length are within the no-effect bound of 0, and of 1.
+    """Return two masks: rows within the no-effect bound of 0 at some length, and rows within it of 1.
 
     `all_values` has the values of all configurations; 0 and 1 are its ends only if no value is beyond them.
     """
@@ -187,7 +187,7 @@ def _combine_masks(first: "pd.Series[bool]", second: "pd.Series[bool]", operator
 
 
 def _align_rows(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any = math.nan) -> Rows:
-    """Return the rows of another arm at `index`, only by seed if the other arm has a single configuration."""
+    """Return the rows of another arm at `index`, matched by seed alone if that arm has a single configuration."""
     # A single configuration, such as a common baseline, is compared with every context.
     if len(other.contexts) > 1:
         return rows.reindex(index, fill_value=fill)

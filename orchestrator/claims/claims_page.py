@@ -59,7 +59,7 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
 def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Judgement]:
     """Return the judgements to draw: of the claims that the file names, else of headlines, then of others.
 
-    Of a repeated claim, the judged test is drawn. Claims that were not tested are not drawn.
+    A repeated claim is drawn by its judged test, and an untested claim is not drawn.
     """
     judged = _map_judged_tests(judgements)
     headlines = [headline.claim for headline in file.headlines if headline.claim is not None]
@@ -85,7 +85,7 @@ def make_headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> s
         if headline.claim is None:
             continue
 
-        # Unlearned seeds count as the worst; the values as measured are shown beside, for readers of the paper.
+        # Unlearned seeds count as the worst, but readers of the paper also want their values as measured.
         judgement = judged[headline.claim]
         effect = describe_effect(judgement.claim, judgement.answer)
         metric = "" if effect == "-" else f" ({label_axis(judgement.claim, judgement.claim.compare)})"

@@ -53,7 +53,7 @@ def draw_claim(judgement: Judgement) -> Figure:
     axes = figure.subplots()
     frame_axes(axes)
 
-    # Curves are read from the sweep, which has none of arms relative to other arms; these get a dot per seed.
+    # The sweep has no curves of arms relative to other arms, so these get a dot per seed.
     is_by_length = claim.figure == "curves" and not any(
         claim.arms[name].minus or claim.arms[name].over for name in claim.compare
     )

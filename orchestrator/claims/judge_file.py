@@ -34,7 +34,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     sweeps = read_sweeps(file, storage)
     judgements = judge(file, sweeps)
 
-    # Verdicts on the claims one by one, then what only all of them show.
+    # Print each verdict, then the repeats, removals and counts of all claims together.
     yield f"{file.title}: claims of {file.paper}" if file.paper else file.title
     for judgement in judgements:
         yield f"{judgement.claim.id}: {judgement.verdict_text}"
@@ -95,7 +95,7 @@ def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Pat
             if changes := list_changes(state, file):
                 raise SpecChanged(state.folder, changes)
 
-    # The claims cannot be judged without all sweeps, so the first that does not complete ends this.
+    # The claims cannot be judged without all sweeps, so stop at the first that does not complete.
     for name in unfinished_sweeps:
         if (storage / name / LEDGER_FILE).exists():
             arguments = ["resume", str(storage / name)]

@@ -23,7 +23,7 @@ def group_tests(judgements: Sequence[Judgement]) -> list[list[Judgement]]:
     """Return a list for each claim, in the order of the page: its first test, then the repeats in order."""
     by_id = {judgement.claim.id: judgement for judgement in judgements}
 
-    # `asked_again` leads from each test to the next, so begin with those that nothing leads to.
+    # `asked_again` names the next test of a claim, so begin with the tests that no other names.
     repeat_ids = {judgement.claim.asked_again for judgement in judgements}
     groups = [[judgement] for judgement in judgements if judgement.claim.id not in repeat_ids]
     for tests in groups:
@@ -54,9 +54,8 @@ def name_tests(tests: Sequence[Judgement]) -> list[str]:
 def list_changed_keys(earlier: Judgement, later: Judgement) -> list[str]:
     """Return the keys of a claim and of its arms that differ between two tests, except seeds.
 
-    Keys of settings are cut to two parts, such as training.schedule. Technical settings, which do not change results,
-    are ignored, because older versions have fewer of them, and so are the searched keys of an arm with several
-    configurations.
+    Keys of settings are cut to two parts, such as training.schedule. Technical settings do not change results and older
+    versions have fewer of them, so they are ignored. So are the searched keys of an arm with several configurations.
     """
     # These four keys of a claim always differ or do not change what is measured.
     first, second = (read_deciding_values(judgement.claim) for judgement in (earlier, later))

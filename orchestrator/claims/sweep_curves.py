@@ -92,8 +92,8 @@ class SweepCurves:
     def compute_median(self, values: Iterable[float], metrics: Sequence[str]) -> float:
         """Return the median of `values` over seeds, NaN for a failed configuration or without values.
 
-        Failed seeds count as the objective says. Without metrics, as for a difference of arms, or without a common
-        direction, no value is the worst, and a failed seed makes the median NaN.
+        Failed seeds count as the objective says. No value is the worst without metrics, as for a difference of arms, or
+        without a common direction; then a failed seed makes the median NaN.
         """
         seed_values = list(values)
         direction = self.choose_direction(metrics)
@@ -182,7 +182,7 @@ class SweepCurves:
                     {length for metric in measured_metrics for length in metric.trained_lengths or judged_lengths}
                 )
 
-        # Between trained by all and trained by none are lengths that only some configurations train on.
+        # Lengths that only some configurations train on are neither trained nor unseen.
         trained_by_all = set.intersection(*trained)
         trained_by_any = set.union(*trained)
         selection = self.objective.lengths

@@ -101,7 +101,7 @@ def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, in
 
 
 def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: int) -> Judgement:
-    """Return the judgement; an undecided one with the number of seeds that would decide it, or a note if none would.
+    """Return the judgement; if undecided, with the number of seeds that would decide it, or a note if none would.
 
     `page` are the judgements of the page, `family` is the number of tests in Holm's correction. Claims that were asked
     again are unchanged.
@@ -143,7 +143,7 @@ def _pool_tests(tests: Sequence[Judgement]) -> list[Judgement]:
     last_test = find_judged_test(tests)
     pooled_tests = find_poolable_tests(tests[: tests.index(last_test) + 1])
 
-    # Answer over all their seeds; the arms that are shown stay those of the last test.
+    # The answer is over all their seeds, but the shown arms are those of the last test.
     if len(pooled_tests) > 1 and last_test.sweep is not None:
         judged = _answer_claim(last_test.claim, last_test.sweep, pool_arms(pooled_tests))
         pooled_ids = tuple(judgement.claim.id for judgement in pooled_tests)
@@ -234,7 +234,7 @@ def _decide_test(
     if control_id not in (None, claim_id):
         control = _decide_test(control_id, judged, judged_ids, corrected_p, decided)
 
-    # A failed control leaves no question; a conclusive interval needs a small p-value as well.
+    # A claim whose control failed is not tested; a conclusive interval needs a small p-value as well.
     if control is not None and control.verdict != HELD:
         reason = f"{CONTROL_FAILED} {claim.control} is {control.verdict}"
     elif answer is not None and not reason:

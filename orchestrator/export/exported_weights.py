@@ -24,7 +24,7 @@ def collect_weights_files(state: SweepState, folder: Path) -> dict[Path, Callabl
     """
     kept_files = list_kept_weights(state)
     if not kept_files:
-        # The message names the reason, because each has another remedy.
+        # Each reason has its own remedy, so the message names the reason.
         members = [
             member for configuration in state.configurations.values() for member in configuration.members.values()
         ]

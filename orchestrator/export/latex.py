@@ -51,7 +51,7 @@ def make_latex_table(summary: Summary, labels: Mapping[str, str]) -> str:
         cells.append(f"{row.seeds_failed} of {row.seeds_run}" + ("" if row.is_complete else f", {unfinished}"))
         lines.append(" & ".join(cells) + r" \\")
 
-    # Comments say in the document's source what the numbers are, without being printed.
+    # LaTeX comments explain the numbers in the source of the document, but are not printed.
     comments = [
         "% Needs \\usepackage{booktabs} in the preamble.",
         f"% Sweep {summary.name}: {' '.join(summary.score_label.split())}; ranked by the selection lengths.",

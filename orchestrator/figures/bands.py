@@ -74,7 +74,7 @@ def plot_configurations(
 
 
 def mark_unreached(axes: Axes, band: Band, colour: str) -> None:
-    """Draw crosses at the upper edge for infinite medians, of which too few seeds reached the threshold."""
+    """Draw crosses at the upper edge for infinite medians, where too few seeds reached the threshold."""
     lengths = [length for length, median in zip(band.lengths, band.median, strict=True) if math.isinf(median)]
     edge = axes.get_xaxis_transform()
     axes.plot(lengths, [CROSS_HEIGHT] * len(lengths), "x", color=colour, markersize=6, transform=edge, zorder=6)
@@ -134,8 +134,8 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
         if runs:
             names.setdefault(max(runs, key=lambda run: run[1] - run[0]), []).append(name)
 
-    # Write the names above the axes, smaller if they would run together. Names that still would begin and end at their
-    # common border.
+    # Write the names above the axes, smaller if they would run together. Names that still would run together meet at
+    # their common border instead.
     if labels:
         figure = axes.get_figure(root=True)
         assert figure is not None, "axes without a figure cannot be drawn on"

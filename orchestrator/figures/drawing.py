@@ -47,7 +47,7 @@ def save_figure(path: Path, draw: Callable[[], Figure], *facts: Any) -> Path:
     if read_figure_digest(path) == digest:
         return path
 
-    # The layout of a caller's figure stays.
+    # Keep a layout that `draw` has chosen.
     path.parent.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
     figure = draw()

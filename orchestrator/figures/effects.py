@@ -124,7 +124,7 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
         width = 0.4 if len(members) > 1 else 0.0
         _draw_points(axes, [position + width * ((i * GOLDEN_RATIO) % 1.0 - 0.5) for i in range(len(members))], members)
 
-        # A box of few configurations would promise quartiles that they do not have.
+        # A box would suggest quartiles, which a few configurations do not have.
         outcomes = np.array([dot.outcome.median for dot in members if not math.isnan(dot.outcome.median)])
         finite = outcomes[np.isfinite(outcomes)]
         if len(outcomes) < 2 or not len(finite):
@@ -137,7 +137,7 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
                 box: dict[str, Any] = {"linewidth": 1, "edgecolor": TREND_COLOUR, "facecolor": "#33333318", "zorder": 1}
                 axes.bar(position, high - low, 0.6, low, **box)
 
-    # Values are JSON while they are sorted; a reader sees their usual form.
+    # Values are sorted as JSON, but shown in their usual form.
     _label_categories(axes, [escape_for_figure(compact_value(json.loads(value))) for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
     axes.set_xlabel(escape_for_figure(key))

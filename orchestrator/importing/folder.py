@@ -70,7 +70,7 @@ class ImportedSweepWriter:
 
     def _make_pack_fields(self, pack_id: str, pack: ImportedPack) -> dict[str, Any]:
         """Return the fields of the ledger record of a pack."""
-        # The key is recorded, so its text keeps the first name of MeasuredCells.
+        # The ledger has a hash of this text, so the text keeps the former name of MeasuredCells.
         measured = f"Curves(averages={pack.measured.averages}, lengths={pack.measured.lengths})"
         return {
             "pack_id": pack_id,

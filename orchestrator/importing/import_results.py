@@ -285,7 +285,7 @@ def _make_configuration_fields(
     measured_ids = set[str]()
     steps = _list_varying_steps(members)
     for number in range(len(members.measured)):
-        # The fields of a member without its seed are those of the configuration, so any seed will do.
+        # Without its seed, any member has the fields of its configuration.
         sections = _make_sections(results, members, options, number)
         trainer = get_trainer(sections)
         member = trainer.build(sections, recorded=True)

@@ -1,7 +1,7 @@
 """Group the members of a table: those with values at the last step of their configuration, and those without.
 
-The last step of a configuration is that of its last row with the judged metric and average. It measures the metrics,
-averages and lengths of its rows at this step. Other rows are left out, and counted.
+The last step of a configuration is that of its last row with the judged metric and average. A configuration measures
+the metrics, averages and lengths of its rows at this step. Other rows are counted and left out.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _select_measured_rows(
     measured_codes = np.unique(codes_R[step_R == last_steps[configuration_R]])
     is_measured_R = (step_R <= last_steps[configuration_R]) & np.isin(codes_R, measured_codes)
 
-    # Configurations with the same cells share them; `measured_codes` is sorted, so each has a run of it.
+    # `measured_codes` is sorted, so each configuration has a run of it; those with equal cells share them.
     measured = list[MeasuredCells]()
     index_by_cells = dict[bytes, int]()
     measured_indices = np.zeros(len(last_steps), dtype=np.int64)

@@ -157,9 +157,9 @@ def read_mlflow(uri: str, experiment: str, naming: Naming) -> ImportedRows:
 def tidy_log(log: Log, naming: Naming, logged_names: list[str] | None = None) -> ImportedRows:
     """Return logged values as rows of a tidy table; values whose names do not match are left out.
 
-    Without a group `length`, values were logged at their lengths if their step is known otherwise (group `step` or
-    `naming.step`); else metrics have no lengths. `logged_names` are all names in the source, for the message. Raises
-    UserError if no name matches.
+    Without a group `length`, the logged steps are lengths if the training step is known otherwise (group `step` or
+    `naming.step`). Otherwise metrics have no lengths. `logged_names` are all names in the source, for the message.
+    Raises UserError if no name matches.
     """
     # Match each distinct name once, because a log has many points of each.
     pattern = _compile_pattern(naming)
@@ -180,7 +180,7 @@ def tidy_log(log: Log, naming: Naming, logged_names: list[str] | None = None) ->
     settings = settings.rename(columns={name: f"config_{name}" for name in set(VALUE_COLUMNS) - {"seed"}})
     frame = settings.map(make_plain).take(runs).reset_index(drop=True)
 
-    # What a group of the pattern does not give comes from `naming`, or from the step of the point.
+    # Fields without a group in the pattern come from `naming`, or from the step of the point.
     groups = pattern.groupindex
     for group in groups:
         texts = [pattern.fullmatch(str(name))[group] for name in names]  # type: ignore[index]  # all match

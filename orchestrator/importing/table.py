@@ -90,7 +90,7 @@ def read_table(path: Path) -> ImportedRows:
     except (ValueError, pa.ArrowException) as error:
         raise UserError(f"{path}: cannot be read as a table: {str(error).splitlines()[0]}") from None
 
-    # A CSV file has no NaN but texts for it, so an empty field is a missing value, not a diverged seed.
+    # CSV files write NaN as text, so an empty field is a missing value, not a diverged seed.
     is_csv = path.suffix.lower() == ".csv"
     return ImportedRows(
         frame=frame,

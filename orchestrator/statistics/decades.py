@@ -41,8 +41,8 @@ def is_logarithmic(direction: str, values: np.ndarray[Any, Any]) -> bool:
 def are_curves_logarithmic(scale: str, direction: str, values: np.ndarray[Any, Any]) -> bool:
     """Return whether the axis of curves is logarithmic: `scale` is log, or it is auto and the values span decades.
 
-    With auto, the axis of rates from 0 to 1 is linear if one exceeds 0.1: the worst, at the test lengths, are what a
-    reader looks for. An axis without positive values is linear.
+    With auto, the axis of rates from 0 to 1 is linear if one exceeds 0.1, because readers look for the worst rates, at
+    the test lengths. An axis without positive values is linear.
     """
     finite = values[np.isfinite(values)]
     if scale == "auto":

@@ -28,7 +28,7 @@ class FriedmanResult(NamedTuple):
 def rule_out_treatments(values_BK: Floats, level: float) -> FriedmanResult:
     """Return the treatments that are not significantly worse than the best; small values_BK are good.
 
-    If Friedman's test (1937, with its correction for ties) is significant, treatments are ruled out whose rank sum
+    If Friedman's test (1937, with its correction for ties) is significant, it rules out treatments whose rank sum
     exceeds the best one by more than Conover's critical difference (1999, section 5.8). Two treatments are compared by
     Wilcoxon's signed-rank test. If the test is not significant, all stay. Needs at least two treatments and no NaN.
     """
@@ -37,7 +37,7 @@ def rule_out_treatments(values_BK: Floats, level: float) -> FriedmanResult:
     ranks_BK = stats.rankdata(values_BK, axis=1)
     sums_K, squares = ranks_BK.sum(axis=0), float((ranks_BK**2).sum())
 
-    # Of two treatments Friedman's test would be a sign test; the signed-rank test also uses sizes of differences.
+    # For two treatments Friedman's test would be a sign test; the signed-rank test also uses sizes of differences.
     if treatments == 2:
         with np.errstate(invalid="ignore"):  # two infinite values
             differences = np.nan_to_num(values_BK[:, 0] - values_BK[:, 1], nan=0.0, posinf=math.inf, neginf=-math.inf)

@@ -59,7 +59,7 @@ def estimate_correlation(x: Sequence[float] | Floats, y: Sequence[float] | Float
     if any(len(np.unique(column)) == 1 for column in pairs.T):
         return Estimate(n=n, reason="one side is constant")
 
-    # No interval for few pairs, whose coverage simulations found too low, or at +-1, where Fisher's scale is infinite.
+    # Few pairs have too low a coverage in simulations, and Fisher's scale is infinite at +-1, so give no interval.
     value = float(compute_rank_correlations(pairs[None])[0])
     if n < MIN_FOR_CORRELATION:
         return Estimate(n=n, value=value, reason=explain_too_few(n, MIN_FOR_CORRELATION, units))

@@ -45,7 +45,7 @@ def strip_password(uri: str) -> str:
 
 def restore_password(uri: str) -> str:
     """Return MLFLOW_TRACKING_URI if it is `uri` with a password, otherwise `uri`."""
-    # The ledger records addresses without passwords, so only the environment can give one back.
+    # The ledger records addresses without passwords, so only the environment can supply a password.
     variable = os.environ.get(URI_VARIABLE, "")
     return variable if strip_password(variable) == uri else uri
 

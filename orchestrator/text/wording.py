@@ -38,7 +38,7 @@ def shorten_keys(keys: Sequence[str]) -> dict[str, str]:
         shortest = min(2 if "averages" in parts else 1, len(parts))
         tails = [".".join(parts[-n:]) for n in range(shortest, len(parts) + 1)]
 
-        # The shortest tail that no other key ends with is unique; compare whole parts, hence the dots.
+        # The shortest tail that no other key ends with is unique; the added dots make whole parts compare.
         other_stems = [f".{other}" for other in stems.values() if other != stem]
         unique_tails = [tail for tail in tails if not any(other.endswith(f".{tail}") for other in other_stems)]
         tail = unique_tails[0] if unique_tails else stem
@@ -47,7 +47,7 @@ def shorten_keys(keys: Sequence[str]) -> dict[str, str]:
 
 
 def join_first_few(names: Sequence[str], maximum: int = 3) -> str:
-    """Return the first names as a text, at most `maximum`, or all of them instead of "and 1 more".
+    """Return at most the first `maximum` names as a text, or all of them if only one more is left.
 
     join_first_few(["a", "b", "c"], 2) -> "a, b, c"; join_first_few(["a", "b", "c", "d"], 2) -> "a, b and 2 more"
     """

@@ -37,9 +37,9 @@ def read_uri_variable() -> str | None:
 def choose_tracking_uri(state: SweepState, uri: str | None = None) -> str:
     """Return the address that a sweep is published to, without its password.
 
-    `uri` takes precedence over `tracking.uri` of the sweep file, which takes precedence over the environment variable;
-    "" is SQLite beside the sweep. The address in a sweep from another machine (by host name) is not trusted, because
-    the user's token would be sent to it: raises UserError, unless the environment variable is set.
+    The first of these that is given counts: `uri`, `tracking.uri` of the sweep file, the environment variable; "" is
+    SQLite beside the sweep. The address in a sweep from another machine (by host name) is not trusted, because the
+    user's token would be sent to it. Such an address raises UserError unless the environment variable is set.
     """
     # A sweep from elsewhere could name a server that collects tokens.
     if uri is None:

@@ -25,8 +25,8 @@ MAX_WAIT_SECONDS = 30.0  # for MLflow at the end of a sweep
 class Publication:
     """The result of an attempt to publish: address and links of the results, or the problem as text.
 
-    `is_refused`: the problem persists until the user acts, such as a wrong password, unlike an outage. `is_last`: the
-    attempt was made after the end of the sweep.
+    `is_refused`: the problem, such as a wrong password, persists until the user acts; an outage does not. `is_last`:
+    the attempt was made after the end of the sweep.
     """
 
     uri: str = ""

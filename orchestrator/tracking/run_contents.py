@@ -160,7 +160,7 @@ class MlflowRunBuilder:
             if row.is_complete:
                 points += [*self._make_curve_points(row, end_ms), *self._make_summary_points(row, end_ms)]
 
-            # Searched values come under their own keys, too, which MLflow's charts can put on an axis.
+            # Searched values also get their own keys, because MLflow's charts can put these on an axis.
             values = {make_key_part(key): text for key, value in row.values.items() for _, text in flatten(value, key)}
             resolved = {key: value for key, value in configuration.resolved.items() if key != "seed"}
             yield (
@@ -201,9 +201,9 @@ class MlflowRunBuilder:
     def _make_curve_points(self, row: Row, time_ms: int) -> Iterator[Point]:
         """Yield the curves against length: quartiles over seeds, and for the judged metric every seed.
 
-        They are the bands of the page: `median_curves.make_bands` takes the median over seeds at every length, of the
-        evaluation that is judged (`summarise`), with failed seeds counted as `objective.failed_seeds` says. The median
-        itself is computed by `statistics.failed_seeds.compute_group_quartiles`.
+        They are the bands of the page: `median_curves.make_bands` takes the median over seeds at every length of the
+        judged evaluation (`summarise`). Failed seeds count as `objective.failed_seeds` says.
+        `statistics.failed_seeds.compute_group_quartiles` computes the median itself.
         """
         for metric in self.summary.headline:
             for average in self.summary.averages:

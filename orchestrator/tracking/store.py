@@ -59,7 +59,7 @@ def create_sqlite_store(uri: str) -> None:
     if database is None:
         return
 
-    # SQLAlchemy would take what follows a question mark for options.
+    # SQLAlchemy would read the text after a question mark as options.
     if "?" in uri:
         raise TrackingError(f"{uri}: the path of a SQLite file must not contain '?'; choose another --tracking-uri")
 
@@ -132,7 +132,7 @@ class MlflowExperiment:
         Its name, other tags, and a note or colour of the user stay. Outdated values, such as medians of fewer seeds,
         are deleted from a database; a server, which has no request for this, keeps them beside the new values.
         """
-        # A user may change note and colour, so they follow with the other tags, which respect that.
+        # Note and colour, which a user may have changed, are sent later by `_choose_tags`.
         if run is None:
             identity = {key: text for key, text in contents.tags.items() if key not in (NOTE_TAG, COLOR_TAG)}
             run = self.client.create_run(self.experiment_id, contents.start_ms, identity, contents.name)

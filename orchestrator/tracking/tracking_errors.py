@@ -76,8 +76,8 @@ def _describe_refusal(error: Exception) -> str:
 
 def _describe_failure(error: Exception) -> str:
     """Return the cause of an error with a remedy; for an unknown error the first line of its message."""
-    # A connection error is recognised by its type, because its message is urllib3's and varies; others have no type of
-    # their own, so their words are compared.
+    # Connection errors have a type, and messages of urllib3, which vary. Other errors have no type of their own, so
+    # compare their messages.
     text = str(error).strip()
     if type(error.__context__ or error) in (requests.ConnectionError, requests.ConnectTimeout):
         return "no MLflow server answers at this address; correct it, or start a server: lengthwise ui"

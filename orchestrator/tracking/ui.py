@@ -49,11 +49,11 @@ def serve(
     """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM, and print links to its newest sweeps.
 
     `uri` names another `sqlite:///` store. `allowed_hosts` are the Host headers that the server accepts, for host names
-    other than localhost. Raises UiServerError if the server cannot start, UserError for other kinds of URI, for a file
-    that is missing or not a store, and for a host or port that cannot be used, TrackingError for a store that MLflow
-    refuses.
+    other than localhost. Raises UiServerError if the server cannot start, and TrackingError for a store that MLflow
+    refuses. Raises UserError for other kinds of URI, for a file that is missing or not a store, and for a host or port
+    that cannot be used.
     """
-    # All problems are reported before the server starts, whose own errors would be in its log.
+    # Report all problems before the server starts, because its own errors would only be in its log.
     is_default = not uri
     uri = uri or make_default_uri(storage)
     database = get_sqlite_path(uri)
@@ -74,7 +74,7 @@ def serve(
         hint = "; open a page below, not this address; the newest sweep comes first:" if sweeps else ""
         say(f"MLflow runs at {url} (Ctrl-C ends it){hint}")
 
-        # MLflow's pages have long addresses, and its page of charts leads to the table: two links are enough.
+        # Addresses are long, and MLflow's page of charts links to the table, so two links are enough.
         for title, links in sweeps[:MAX_SHOWN_SWEEPS]:
             say("\n".join([title, *(f"  {name}: {link}" for name, link in links[:2])]))
         if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
@@ -144,7 +144,7 @@ def choose_port(host: str, port: int | None) -> int:
             except (OSError, UnicodeError) as error:
                 problem = getattr(error, "strerror", None) or error
                 if isinstance(error, socket.gaierror | UnicodeError):
-                    break  # a host without an address has none at another port; asking may take seconds
+                    break  # an unknown host fails at every port; asking may take seconds
     raise UserError(
         f"--host {host} --port {candidate}: {problem}; allowed: a free port above 1023, and 127.0.0.1 "
         "(this machine only), 0.0.0.0 (all networks)"

@@ -106,7 +106,7 @@ def _fit_slopes(
     response: Floats, columns: Mapping[Column, Floats], unit: str
 ) -> tuple[dict[str, list[Slope]], str | None]:
     """Return the slopes of each key, or no slopes and the reason."""
-    # Too few observations have intervals without coverage, collinear columns no unique coefficients.
+    # Intervals of too few observations lack coverage, and collinear columns have no unique coefficients.
     n, k = len(response), len(columns)
     if not k:
         return {}, None

@@ -91,7 +91,7 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     else:
         p, test = _test_friedman(blocks), "Friedman"
 
-    # One reason is shown, that of the most general problem.
+    # Only the reason of the most general problem is shown.
     reasons = [incomplete or correlation.reason, *(difference.reason for difference in differences)]
     if len(labels) < 2:
         reasons = ["constant"]
