@@ -39,8 +39,8 @@ def import_table(
 ) -> Sweep:
     """Write a table of results as a sweep to a new folder of `storage`, and return it; see `lengthwise import`.
 
-    `table` is a CSV or Parquet file with one value per row, such a data frame, or "mlflow:URI", "wandb:PATH" or
-    "tune:FOLDER", for which `source` has the options `pattern`, `experiment` and `step_column`. `metrics` are better
+    `table` is a CSV or Parquet file or a data frame, with one value per row. It may also be "mlflow:URI", "wandb:PATH"
+    or "tune:FOLDER"; then `source` has the options `pattern`, `experiment` and `step_column`. `metrics` are better
     directions by metric: {"accuracy": "maximize"}; the first metric is judged. `axis` is the unit of lengths, such as
     digits. The other options are those of `lengthwise import`.
 

@@ -47,8 +47,8 @@ class ExportRequest:
 def export(folder: Path, request: ExportRequest, *, force: bool = False) -> list[str]:
     """Write the requested files, and return lines to print.
 
-    Raises UserError for options that do not fit together, for files that exist (unless `force`) and for missing
-    results, SweepFileError for an invalid labels file, before anything is written.
+    Raises these errors before anything is written: UserError for options that do not fit together, for files that exist
+    (unless `force`) and for missing results; SweepFileError for an invalid labels file.
     """
     request.check()
 

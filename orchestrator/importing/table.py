@@ -350,7 +350,7 @@ def _refuse_repeated(raw: ImportedRows, results: Results) -> None:
         column_code, uniques = pd.factorize(results.rows[name])
         code, _ = pd.factorize(code * len(uniques) + column_code)
 
-    # Name the first row that repeats an earlier one, and that earlier row.
+    # Name the first repeated row and the row that it repeats.
     first_rows = np.unique(code, return_index=True)[1]
     if len(first_rows) < len(code):
         is_first = np.zeros(len(code), dtype=bool)

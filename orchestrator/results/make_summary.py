@@ -280,7 +280,7 @@ def _judge_other_distributions(
 def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
     """Return the rows with score and rank, best first, then incomplete and pruned configurations.
 
-    A configuration that left a race is ranked behind all that stayed longer, also behind incomplete ones.
+    A configuration that left a race is ranked behind all that stayed longer, even if these are incomplete.
     """
     # Python's sort is stable, so equal rounds of a race stay in the order of their scores.
     complete_rows = {row.config_id: row for row in rows if row.is_complete}

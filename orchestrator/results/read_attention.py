@@ -22,7 +22,7 @@ def read_attention(
     row: int = 0,
 ) -> InputAttention:
     """Return the attention weights of one evaluated input; see `Sweep.attention`."""
-    # The model's classes are those that the sweep recorded, which may differ from the user's present files.
+    # Use the model's classes as the sweep recorded them, because the user's files may have changed since.
     refuse_program(state.spec, "attention")
     weights = open_weights(state, find_configuration(state, configuration), seed, average)
     import_recorded(state)

@@ -29,8 +29,8 @@ class ExactTest(NamedTuple):
 def compute_sign_test(differences: Floats) -> ExactTest:
     """Test whether the median of paired differences (n,), without NaN, is zero.
 
-    Differences of zero count for both sides, so that p is at most 1 - coverage of the interval between two of the
-    sorted differences (`intervals.estimate_median`) if and only if that interval excludes zero.
+    Differences of zero count for both sides. So the interval between two of the sorted differences
+    (`intervals.estimate_median`) excludes zero if and only if p is at most 1 - its coverage.
     """
     # Under the null hypothesis all 2^n arrangements of signs are equally likely; count those at least as uneven.
     n = len(differences)

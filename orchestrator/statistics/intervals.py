@@ -45,10 +45,10 @@ class Estimate:
 def estimate_correlation(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: str = "values") -> Estimate:
     """Return Spearman's rank correlation of independent pairs with an interval on Fisher's scale.
 
-    The variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), which
-    assumes a bivariate normal distribution, and that of the jackknife, which assumes nothing and is noisy for small n.
-    Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `units` is
-    the plural noun for the pairs in `reason`.
+    The variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), and that of
+    the jackknife. The first assumes a bivariate normal distribution; the second assumes nothing, but is noisy for small
+    n. Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `units`
+    is the plural noun for the pairs in `reason`.
     """
     # Fewer than two pairs, or a constant side, have no correlation at all.
     pairs = np.column_stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])

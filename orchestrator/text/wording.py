@@ -57,7 +57,7 @@ def join_first_few(names: Sequence[str], maximum: int = 3) -> str:
 
 
 def list_differing_keys(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Return the sorted keys whose values differ between two mappings or that only one of them has."""
+    """Return the sorted keys with different values in two mappings, or with a value in only one of them."""
     return sorted(key for key in {*first, *second} if first.get(key) != second.get(key))
 
 

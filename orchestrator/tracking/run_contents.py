@@ -178,7 +178,7 @@ class MlflowRunBuilder:
 
     def _make_configuration_tags(self, row: Row, configuration: ConfigurationState) -> dict[str, str]:
         """Return the tags of a configuration's run; the first ten of a finished sweep also get a colour."""
-        # A seed that diverged has a step, one whose pack died has none.
+        # A seed that diverged has a step, but a seed of a pack that died has none.
         failed = [member for _, member in sorted(configuration.members.items()) if member.status == "failed"]
         failures = [
             f"{member.seed}" + (f" (at step {member.failed_at})" if member.failed_at is not None else "")

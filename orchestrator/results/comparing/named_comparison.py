@@ -38,8 +38,8 @@ def compare_named(
     """Compare two configurations of the sweep in `folder`, or of another sweep by the name FOLDER/CONFIGURATION.
 
     `find_configuration` describes the allowed names. `metric` and `average` default to the first sweep's objective.
-    `lengths`, such as "5,8", replace its trained, selection and test lengths. Raises UserError for a configuration,
-    metric, average or length that does not exist, for seeds that have not ended, and the errors of reading sweeps.
+    `lengths`, such as "5,8", replace its trained, selection and test lengths. Raises UserError for an unknown
+    configuration, metric, average or length, and for unfinished seeds. Reading the sweeps may raise further errors.
     """
     # Both names may mean the same sweep, which is summarised once.
     summaries: dict[Path, tuple[SweepState, Summary]] = {}

@@ -20,7 +20,7 @@ from orchestrator.trainer_choice import find_shared_streams, get_trainer
 
 @dataclass(frozen=True, kw_only=True)
 class SharedStreams:
-    """The random streams that members of one seed share (`common`), and the `causes` of those that differ.
+    """The random streams that members of one seed share (`common`), and why the others differ (`causes`).
 
     `causes` has the keys that make a stream differ; streams in `uncertain` may be the same after all. `differing` has
     every resolved key and every part of the code in which the configurations differ, with both values (None if

@@ -116,8 +116,8 @@ def compare_sweeps(
     """Compare two sweeps at the configurations with equal searched values; options are those of `make_questions`.
 
     Seeds are paired if every matched pair shares random streams, as in `compare_sides`; comparisons of all pairs use
-    the seeds that all configurations have. Raises UserError for sweeps without a common configuration that has ended in
-    both, and for a metric, average or length that a configuration lacks.
+    the seeds that all configurations have. Raises UserError if no common configuration has ended in both sweeps, or if
+    a configuration lacks a metric, average or length.
     """
     # All pairs have the same metric and average, so that they can also be averaged.
     matching = _match_configurations(first, second)
@@ -340,7 +340,7 @@ def _compare_together(
         for values, side_seeds in zip((first_values, second_values), seeds, strict=True)
     )
 
-    # If paired, a seed that one side leaves out is left out on the other, so that medians and difference agree.
+    # Paired seeds are left out on both sides if one side lacks them, so that medians and difference agree.
     outcome = _compare_tables(x_CS, y_CS, question, is_paired, compute_band_level(lengths))
     common_streams = [
         name for name in shared_streams[0].common if all(name in streams.common for streams in shared_streams)
