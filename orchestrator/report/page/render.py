@@ -55,6 +55,8 @@ SCRIPT_FILES = (
 )  # the page has one script: these, in order
 _FAILED_COUNT = re.compile(r"\d[\d,]* failed")  # in the first sentence; a link leads from it to the reasons
 _BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best at the selection lengths 6-7: #8"
+_COMMAND = re.compile(r"lengthwise [a-z]+ [^\s;,]*[^\s;,.](?: --[a-z][a-z-]*(?: \d+)?)*")  # in a sentence
+_OPTION = re.compile(r"--[a-z][a-z-]*")
 _UNBROKEN = re.compile(  # intervals, ranges and percentages, which a browser would break; also in script/state.js
     r"\[[^\[\]]{,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %)"
 )
@@ -267,5 +269,9 @@ def _render_table(cells: Cells) -> str:
 
 
 def _keep_together(text: str) -> str:
-    """Return HTML in which intervals, ranges and percentages are never broken into lines."""
-    return _UNBROKEN.sub(r"<span class=keep>\g<0></span>", text)
+    """Return HTML in which commands are code, and neither options nor intervals, ranges or percentages are broken."""
+    html, end, keep = "", 0, r"<span class=keep>\g<0></span>"
+    for command in _COMMAND.finditer(text):
+        html += _UNBROKEN.sub(keep, text[end : command.start()]) + f"<code>{_OPTION.sub(keep, command[0])}</code>"
+        end = command.end()
+    return html + _UNBROKEN.sub(keep, text[end:])
