@@ -68,12 +68,12 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
     # A line has a difference, a slope, or a correlation.
     if line.difference:
         better = line.difference.value
-        measure = "by"
+        measure = "difference"
         value = line.difference.difference
         low, high = line.difference.low, line.difference.high
     elif line.value and line.slope:  # a value of a categorical key
         better = line.value
-        measure = "by"
+        measure = "standardised slope"
         value = line.slope.coefficient
         low, high = line.slope.low, line.slope.high
     else:
@@ -88,7 +88,8 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
     falls = "better" if rises == "worse" else "worse"
     than = f" than {line.difference.against}" if line.difference else ""
     subject = f"{better} {name}" if better == "higher" else f"{name} {better}"
-    size = f"{measure} {value:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
+    value_text, low_text, high_text = (f"{number:+#.3g}".rstrip(".") for number in (value, low, high))
+    size = f"{measure} {value_text}, 95 % interval {low_text} to {high_text}"
     return f"{subject} is {rises if value > 0 else falls}{than}", size
 
 

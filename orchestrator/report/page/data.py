@@ -103,6 +103,11 @@ def _describe_configuration(summary: Summary, row: Row, groups: dict[LengthGroup
         },
         "selection": _make_finite(row.selection_quartiles and row.selection_quartiles.median),
         "test": _make_finite(row.test_quartiles and row.test_quartiles.median),
+        "lost": [
+            group
+            for group, quartiles in (("selection", row.selection_quartiles), ("test", row.test_quartiles))
+            if row.has_failed or (row.seeds_failed and quartiles is not None and math.isinf(quartiles.median))
+        ],
         "groups": {
             metric: groups.setdefault(summary.find_length_groups(row, metric), len(groups)) for metric in metrics
         },

@@ -143,10 +143,10 @@ def list_effect_notes(summary: Summary) -> list[str]:
 
 def describe_chance(summary: Summary) -> str:
     """Return a sentence on how many of the shown intervals exclude 0 by chance; empty without intervals."""
-    effects = [effect for outcome in list_outcomes(summary) for effect in outcome.effects]
-    number = sum(1 for _ in list_shown_intervals(effects))
-    counted = format_count(number, "interval")
-    return f"{counted} in all; without any effect, about 1 of 20 excludes 0 by chance." if number else ""
+    outcomes = list_outcomes(summary)
+    number = sum(1 for _ in list_shown_intervals(effect for outcome in outcomes for effect in outcome.effects))
+    counted = f"{format_count(number, 'interval')} {'in all' if len(outcomes) < 2 else 'for both outcomes together'}"
+    return f"{counted}; without any effect, about 1 of 20 excludes 0 by chance." if number else ""
 
 
 def list_shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:

@@ -156,6 +156,9 @@ def describe_verdict(comparison: SeedComparison, first: str, second: str, *, wit
     where = f"at the {format_lengths(question.lengths, kind)}"
     if math.isnan(outcome.difference):
         return f"No verdict {where}: {outcome.reason}."
+    if math.isinf(outcome.difference) and math.isnan(outcome.low):
+        failed = f"{comparison.first_failed} of {first} and {comparison.second_failed} of {second}"
+        return f"No verdict {where}: seeds failed ({failed}), and {outcome.reason}."
     if outcome.paired and outcome.n > 1 and outcome.ties == outcome.n:
         return f"No difference {where}: {metric} of {first} and {second} is equal in all {outcome.n} pairs of seeds."
     evidence = f"{100 * outcome.level:.1f} % interval, {format_count(outcome.n, 'pair')} of seeds"

@@ -20,6 +20,7 @@ from orchestrator.statistics.effects.rank_effects import (
     list_hyperparameters,
 )
 from orchestrator.statistics.intervals import describe_too_few
+from orchestrator.text.wording import format_count
 
 MIN_CONFIGURATIONS, MIN_PER_HYPERPARAMETER = 20, 8
 
@@ -70,9 +71,8 @@ def compute_importances(
     response = stats.rankdata(np.array([scores[config_id] for config_id in scored], dtype=np.float64))
     problem = None
     if n < minimum:
-        problem = (
-            f"{describe_too_few(n, units)} for the importance of {len(used_names)} hyperparameters (at least {minimum})"
-        )
+        count = format_count(len(used_names), "hyperparameter")
+        problem = f"{describe_too_few(n, units)} for the importance of {count} (at least {minimum})"
     elif len(used_names) < 2:
         problem = "no other hyperparameter varies"
     elif len(np.unique(response)) < 2:

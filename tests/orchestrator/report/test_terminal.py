@@ -201,7 +201,7 @@ def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
     spec = {"search.sampler": "grid", "space": {"training.learning_rate": {"grid": rates}}}
     values = [{"training.learning_rate": rate} for rate in rates]
     result = summarise(synthetic_sweep(tmp_path / "rates", values, 8, by_rate, spec=spec))
-    assert "lr 0.01 is better than 0.001 (by -0.3" in describe_effects(result)
+    assert "lr 0.01 is better than 0.001 (difference -0.3" in describe_effects(result)
 
 
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):

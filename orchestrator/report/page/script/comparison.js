@@ -88,6 +88,10 @@ function describeComparison({group, lengths, differences, difference, low, high,
   const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
   const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds`;
   if (Number.isNaN(difference)) return `No verdict ${at}: ${reason}.`;
+  if (!Number.isFinite(difference) && Number.isNaN(low)) {
+    const failed = [first, second].map((c, n) => `${configurations[c].failed} of ${labels[n]}`).join(" and ");
+    return `No verdict ${at}: seeds failed (${failed}), and ${reason}.`;
+  }
   if (n > 1 && differences.every(value => value === 0)) return `No difference ${at}: equal values in all ${n} pairs of seeds.`;
   const interval = Number.isNaN(low) ? `, but ${reason}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
   const signed = `${labels[0]} minus ${labels[1]} is ${formatSigned(difference)}${interval}`; // as in every table

@@ -131,7 +131,10 @@ function drawFocus() {
     inside.append("path").attr("class", "median").attr("data-of", c).attr("stroke", tint)
       .attr("stroke-dasharray", c === state.second ? "7 3" : null).attr("d", path(median));
     const last = indices.findLast(index => isDrawable(median[index]));
-    if (last !== undefined) labels.push({c, tint, y: Math.max(top + 4, Math.min(height - bottom, y(median[last])))});
+    const worstEdge = page.metrics[state.m].direction === "maximize" ? height - bottom : top; // of infinite medians
+    const end = last !== undefined ? y(median[last]) : worstEdge;
+    if (last !== undefined || median.some(value => Math.abs(value) === Infinity))
+      labels.push({c, tint, y: Math.max(top + 4, Math.min(height - bottom, end))});
   }
 
   // Labels at the right end are moved apart, downwards first and then back above the lower edge.
@@ -165,6 +168,8 @@ function drawLegend(groups) {
   const colours = [0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",");
   if (ranked.length)
     entries.push(entry(`linear-gradient(90deg,${colours})`, "first to last by the selection lengths", {class: "ramp"}));
+  if (state.first !== null && !state.e)
+    entries.push(make("span", "A and B: median, band of the quartiles, and thin lines of the seeds"));
   $("legend").replaceChildren(...entries);
 }
 

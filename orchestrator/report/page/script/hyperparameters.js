@@ -26,7 +26,7 @@ function drawPoints() {
   const box = $("points"), lengths = describeLengths(state.outcome), isOneLength = /^ \d+$/.test(lengths);
   const measure = isOneLength ? `value at the ${state.outcome} length` : `mean over the ${state.outcome} lengths`;
   const outcome = formatMetric(page.judged.metric, page.judged.average);
-  $("outcome-note").replaceChildren(...keepTogether(`${outcome}, median over seeds of the ${measure}${lengths}, for each configuration.`));
+  $("outcome-note").replaceChildren(...keepTogether(`${outcome}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}.${failed.length ? " \u00d7: no median, because seeds failed." : ""}`));
 
   // As many panels in a row as have room, and as equal rows as possible.
   const panels = axes.filter(axis => !axis.outcome).toSorted(byStrength);
@@ -67,7 +67,7 @@ function drawPoints() {
     // A cross for each failed configuration.
     const strip = STRIP_ABOVE ? top + 6 : height - bottom - 6;
     if (failed.length) labelStrip(svg, left - 6, strip + 4);
-    drawCrosses(svg, failed.filter(c => axis.values[c] !== null), c => [x(axis.values[c]) + jitter(c), strip + 5])
+    drawCrosses(svg, failed.filter(c => isLost(c, state.outcome) && axis.values[c] !== null), c => [x(axis.values[c]) + jitter(c), strip + 5])
       .append("title").text(c => describePoint(c, "failed"));
   }
 }
@@ -95,12 +95,12 @@ function drawParallel() {
   // A line for each configuration; a failed one ends in the strip of failed ones.
   const strip = STRIP_ABOVE ? top - 12 : height - bottom + 14;
   const position = (axis, index, c) => {
-    if (axis.outcome && configurations[c].state === "failed") return [x(axis.name), strip];
+    if (axis.outcome && isLost(c, axis.name)) return [x(axis.name), strip];
     return axis.values[c] === null ? null : [x(axis.name), scales[index](axis.values[c])];
   };
   const line = c => d3.line().defined(end => end !== null)(axes.map((axis, index) => position(axis, index, c)));
   pointable(svg.append("g").selectAll("path").data(d3.range(C).reverse()).join("path")).attr("stroke", colour).attr("d", line)
-    .attr("class", c => `ray${markOf(c) ? " chosen" : ""}${configurations[c].state === "failed" ? " failed" : ""}${isIn(c) ? "" : " out"}`);
+    .attr("class", c => `ray${markOf(c) ? " chosen" : ""}${configurations[c].lost.length ? " failed" : ""}${isIn(c) ? "" : " out"}`);
 
   const limit = value => Math.max(0, Math.min(1, value));
   const part = pixel => limit((lowest - pixel) / (lowest - highest)), pixelOf = part => lowest - part * (lowest - highest);
@@ -110,7 +110,7 @@ function drawParallel() {
   };
   axes.forEach((axis, index) => {
     if (axis.outcome && failed.length) {
-      drawCrosses(svg, failed, () => [x(axis.name), strip + 5]);
+      drawCrosses(svg, failed.filter(c => isLost(c, axis.name)), () => [x(axis.name), strip + 5]);
       labelStrip(svg, x(axis.name) - 9, strip + 4);
     }
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`);

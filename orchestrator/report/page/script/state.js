@@ -122,8 +122,9 @@ const logTickFormat = scale => { // beyond a decade only powers of ten are label
   return high / low < 10 ? formatGeneral : value => /^1/.test(value.toExponential()) ? formatGeneral(value) : "";
 };
 
-// Failed configurations have no outcome: they are crosses in a strip beyond the worse end of its axis.
-const failed = d3.range(C).filter(c => configurations[c].state === "failed");
+// Configurations without an outcome because seeds failed are crosses in a strip beyond the worse end of its axis.
+const isLost = (c, outcome) => configurations[c].lost.includes(outcome);
+const failed = d3.range(C).filter(c => configurations[c].lost.length);
 const STRIP_HEIGHT = failed.length ? 20 : 0;
 const [STRIP_ABOVE, STRIP_BELOW] = page.metrics[0].direction === "minimize" ? [STRIP_HEIGHT, 0] : [0, STRIP_HEIGHT];
 const drawCrosses = (svg, cs, position) => pointable(svg.append("g").selectAll("text").data(cs).join("text")).text("\u00d7")
