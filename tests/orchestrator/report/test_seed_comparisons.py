@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
+from orchestrator.report.tables.seed_comparison_table import describe_verdict
 from orchestrator.report.write_report import read_summary, write_report
-from orchestrator.results.comparing.seed_comparisons import compare_seeds
+from orchestrator.results.comparing.seed_comparisons import Side, compare_seeds, compare_sides, make_question
 from orchestrator.results.make_summary import summarise
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
@@ -43,6 +44,15 @@ def test_the_table_has_every_number(reversed_order):
         norms = {row.config_id: row.values["model.norm"] for row in reversed_order.rows}
         assert values == [{"model.norm": norms[one.first]}, {"model.norm": norms[one.second]}]
         assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("5 pairs of seeds are too few")
+
+
+def test_a_difference_that_is_infinite_because_seeds_failed_is_no_verdict(tmp_path, synthetic_sweep):
+    summary = summarise(synthetic_sweep(tmp_path / "lost", NORMS, 2, reversing, {(2, 0): 60}, spec=GRID))
+    first, second = (Side(summary, row) for row in summary.rows if row.number in (0, 2))
+    comparison = compare_sides(first, second, make_question(first, second, "test"), "")
+    assert math.isinf(comparison.outcome.difference)
+    text = describe_verdict(comparison, "#0", "#2")
+    assert text.startswith("No verdict") and "0 of #0 and 1 of #2" in text and "inf" not in text
 
 
 TINY = """name: tiny
