@@ -108,7 +108,7 @@ def test_reports_are_read_back(in_sweep: Path) -> None:
     nan = float("nan")
     expected = [[[nan, 0.5, nan], [0.25, nan, nan]], [[nan, 1, nan], [nan, nan, nan]]]
     np.testing.assert_array_equal(step.values_AKL, np.array(expected, dtype=np.float32))
-    assert (step.loss, reports.failed) == (2.0, 120)
+    assert (step.loss, reports.failed_step) == (2.0, 120)
 
 
 @pytest.mark.parametrize(

@@ -71,13 +71,13 @@ def _advise_sweep(command: str) -> str:
         if names
         else f"there are no sweeps in {location}/"
     )
-    return f"which sweep? lengthwise {command} DIR, where DIR is the name or the folder of a sweep; {existing}"
+    return f"DIR is missing: lengthwise {command} DIR, where DIR is the name or the folder of a sweep; {existing}"
 
 
 def _advise_file(command: str) -> str:
     """Return what to type for a command without its sweep file."""
     return (
-        f"which sweep file? lengthwise {command} FILE, where FILE is a YAML file or the name of an example, such as "
+        f"FILE is missing: lengthwise {command} FILE, where FILE is a YAML file or the name of an example, such as "
         "quickstart; `lengthwise list examples` shows all, `lengthwise init DIR` writes one of your own"
     )
 
@@ -216,7 +216,7 @@ def plan(
     from orchestrator.claims.registration import digest_claims
     from orchestrator.preview.forecast import forecast
 
-    # Everything is computed before the first line is printed, so that an error stands alone.
+    # Everything is computed before the first line is printed, so that after an error only the error is printed.
     spec = _check_and_print_notes(read_sweep(file, overrides or (), name, imports or ()), storage)
     forecast_result = forecast(spec, workers, should_measure=measure)
     digest_claims(spec)  # raises for an invalid claims file

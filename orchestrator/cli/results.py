@@ -94,8 +94,8 @@ def compare(
 
     if not others:
         raise UserError(
-            f"compare with what? two configurations: {format_command('compare', folder)} 0 1; or another sweep: "
-            f"{format_command('compare', folder)} SWEEP (lengthwise list sweeps)"
+            f"nothing to compare with; give two configurations: {format_command('compare', folder)} 0 1; or another "
+            f"sweep: {format_command('compare', folder)} SWEEP (lengthwise list sweeps)"
         )
     question = {"metric": metric, "average": average, "lengths": lengths}
     for line in compare_and_show(folder, others, console, csv, figure, **question, force=force):

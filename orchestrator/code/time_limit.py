@@ -20,8 +20,8 @@ class TimeLimitExceeded(KeyboardInterrupt):
 def time_limit(action: str, limit: float = math.inf) -> Iterator[None]:
     """Print a notice after NOTICE_SECONDS if the block, an `action` such as "importing my_tasks", still runs.
 
-    Raises TimeLimitExceeded in the block after `limit` seconds of CPU time, so that busy machines and breakpoints do
-    not count. Does nothing outside of the main thread, because only the main thread gets signals.
+    An alarm every NOTICE_SECONDS raises TimeLimitExceeded in the block once it has used `limit` seconds of CPU time, so
+    that busy machines and breakpoints do not count. Does nothing outside of the main thread, which alone gets signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

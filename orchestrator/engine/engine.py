@@ -243,7 +243,8 @@ class Engine:
 
     def count_kept_bytes(self, member: MemberConfig) -> int:
         """Return the bytes of a member's kept weights, over all of its averages."""
-        return _count_weights_bytes(member) * len(list_stored_averages(member))
+        weights_bytes = member.training.itemsize * _count_parameters(member.model, member.task)
+        return weights_bytes * len(list_stored_averages(member))
 
     def estimate_pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
         """Return the cost of packs of a structure in operations: a fixed part, and a part for each member."""
@@ -352,11 +353,6 @@ def count_equivalent_steps(member: MemberConfig) -> float:
     evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
     return steps + EVALUATED_ROW_COST * member.evaluation_passes * rows / member.training.batch_size
-
-
-def _count_weights_bytes(member: MemberConfig) -> int:
-    """Return the bytes of one member's weights."""
-    return member.training.itemsize * _count_parameters(member.model, member.task)
 
 
 @lru_cache(maxsize=1024)

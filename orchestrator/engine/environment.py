@@ -1,7 +1,7 @@
 """The environment of a worker: versions, device, threads and settings that change the last bits of a number.
 
 An environment is a flat table of texts and numbers. The ledger has each environment once, by its digest, and every
-evaluation refers to it. Whether a pack was compiled is not part of it: every evaluation records that as `form`.
+evaluation refers to it. Whether a pack was compiled is not part of it: every evaluation records that as `compiled`.
 """
 
 import os

@@ -84,50 +84,50 @@ def copy_at_start(ledger: Ledger) -> str | None:
 class MirroredLedger(Ledger):
     """A ledger with a thread that copies it, and the files that it names, to an address."""
 
-    _driver: DriverLock | None = None
+    _driver_lock: DriverLock | None = None
 
-    def mirror_to(self, store: ObjectStore, driver: DriverLock) -> "MirroredLedger":
+    def mirror_to(self, store: ObjectStore, driver_lock: DriverLock) -> "MirroredLedger":
         """Start to copy to a store, and return the ledger."""
         self.address = store.address
-        self._driver = driver
+        self._driver_lock = driver_lock
         self._store = store
 
         # Files that the address already has are not copied again.
-        self._ledgers = list(store.list_sizes(LEDGERS))
-        self._copied = parse_ledger_size(find_last_ledger(store))
+        self._ledger_names = list(store.list_sizes(LEDGERS))
+        self._copied_bytes = parse_ledger_size(find_last_ledger(store))
         sizes = {name: size for name, size in store.list_sizes(CURVES_FOLDER).items() if (self.folder / name).exists()}
-        self._curves = {name for name, size in sizes.items() if (self.folder / name).stat().st_size == size}
+        self._copied_curve_names = {name for name, size in sizes.items() if (self.folder / name).stat().st_size == size}
         self._sent_stats = dict[str, tuple[int, int]]()  # modification time and size of copied files by name
         self._is_stopped: bool | None = None  # None: unknown, because a killed driver may have left the object
         self._is_failing = False
         self._ending = threading.Event()
         self._copying = threading.Lock()
 
-        driver.write_number()
+        driver_lock.write_number()
         self._thread = threading.Thread(target=self._keep_copying, daemon=True)
         self._thread.start()
         return self
 
     def append_all(self, kind: str, entries: Iterable[Mapping[str, Any]]) -> list[Record]:
         """Write records, which the thread copies. Raises TakenLedger, too, if another driver has taken over."""
-        if self._driver is not None:
-            self._driver.refuse_taken()
+        if self._driver_lock is not None:
+            self._driver_lock.refuse_taken()
         return super().append_all(kind, entries)
 
     def close(self) -> None:
         """Copy missing records and files, then close the ledger; sets `problem` if the copy stays incomplete."""
-        driver, self._driver = self._driver, None
-        if driver is not None:
+        driver_lock, self._driver_lock = self._driver_lock, None
+        if driver_lock is not None:
             self._ending.set()
             self._thread.join()
             try:
-                driver.beat()  # a driver that was suspended and replaced learns it here at the latest
-                self._copy(driver, self._store, everything=True)
+                driver_lock.beat()  # a driver that was suspended and replaced learns it here at the latest
+                self._copy(driver_lock, self._store, everything=True)
             except (LengthwiseError, OSError) as error:
                 self.problem = f"the copy at {self.address} is incomplete: {error}; all files are in {self.folder}"
                 if not isinstance(error, TakenLedger):
                     self.problem += f"; to copy them: {format_command('resume', self.folder)}"
-            driver.release()
+            driver_lock.release()
         super().close()
 
     def _keep_copying(self) -> None:
@@ -141,11 +141,11 @@ class MirroredLedger(Ledger):
     def try_to_copy(self) -> bool:
         """Copy new files, and return whether the copy is complete; log the beginning of an outage."""
         with self._copying:
-            if (driver := self._driver) is None:
+            if (driver_lock := self._driver_lock) is None:
                 return True  # `close` copies the rest
             try:
-                driver.beat()
-                self._copy(driver, self._store.with_retry_seconds(RETRY_SECONDS))
+                driver_lock.beat()
+                self._copy(driver_lock, self._store.with_retry_seconds(RETRY_SECONDS))
                 self._is_failing = False
             except TakenLedger:
                 self._ending.set()
@@ -155,7 +155,7 @@ class MirroredLedger(Ledger):
                 self._is_failing = True
         return not self._is_failing
 
-    def _copy(self, driver: DriverLock, store: ObjectStore, *, everything: bool = False) -> None:
+    def _copy(self, driver_lock: DriverLock, store: ObjectStore, *, everything: bool = False) -> None:
         """Copy changed files, with `everything` also the report, then the ledger up to the last acknowledged record."""
         size = self._size  # read first, so that the listed files include those of its records
         is_stopped = (self.folder / STOP_FILE).exists()
@@ -168,19 +168,19 @@ class MirroredLedger(Ledger):
         stats = {str(path.relative_to(self.folder)): path.stat() for path in self._list_files(everything)}
         changed = {name: (stat.st_mtime_ns, stat.st_size) for name, stat in stats.items()}
         changed = {name: stat for name, stat in changed.items() if self._sent_stats.get(name) != stat}
-        store.send(self.folder, [*(curves - self._curves), *changed])
-        self._curves |= curves
+        store.send(self.folder, [*(curves - self._copied_curve_names), *changed])
+        self._copied_curve_names |= curves
         self._sent_stats |= changed
 
         # The previous copy is kept for readers that have just listed it.
-        if size > self._copied:
+        if size > self._copied_bytes:
             with self.path.open("rb") as file:
                 content = file.read(size)
-            store.write(name := make_ledger_name(driver.number, content), content)
-            self._copied = size
-            self._ledgers = [*self._ledgers, name]
-            store.delete(self._ledgers[:-2])
-            self._ledgers = self._ledgers[-2:]
+            store.write(name := make_ledger_name(driver_lock.number, content), content)
+            self._copied_bytes = size
+            self._ledger_names = [*self._ledger_names, name]
+            store.delete(self._ledger_names[:-2])
+            self._ledger_names = self._ledger_names[-2:]
 
     def _list_files(self, everything: bool) -> list[Path]:
         """Return the files other than curves that a driver needs; with `everything` also the report and figures."""

@@ -56,7 +56,7 @@ def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedR
     attempt, in the folder of the member. reports: of all attempts. start_step: the last complete step when this attempt
     began. Raises OutOfSpace or OSError if the disk is full.
     """
-    completed = reports.completed
+    completed = reports.completed_step
     steps = reports.declared.steps
     progress = f"after step {last} of {steps}" if (last := reports.last_step) else "before its first report"
     if limit is None and code == RESTART_CODE:

@@ -60,10 +60,10 @@ def run_member(work: PackWork, member: ProgramMember, reporter: Reporter) -> Non
     # Programs on preemptible machines may ask to be restarted; a program without progress would restart forever.
     idle_restarts = 0
     while not (run.has_ended or run.is_stopped):
-        completed = run.reports.completed
+        completed = run.reports.completed_step
         if not run.run_attempt():
             return
-        idle_restarts = 0 if run.reports.completed > completed else idle_restarts + 1
+        idle_restarts = 0 if run.reports.completed_step > completed else idle_restarts + 1
         if idle_restarts > _MAX_IDLE_RESTARTS:
             raise ProgramEnded(f"requested {idle_restarts} restarts without a new step", None, "never")
 
@@ -100,8 +100,9 @@ class _MemberRun:
         # A race over steps pauses the training at a rung.
         self.end_step = min(work.pause_at or member.steps, member.steps)
         self.recorded_step = work.recorded_step
+        self.start_step = 0  # the last complete step when the current attempt began
         self.last_reported: ReportedStep | None = None
-        self.stop_requested = False  # by the driver
+        self.is_stop_requested = False  # by the driver
         self._sent_defaults: Mapping[str, Any] = {}
         self._began = time.monotonic() - work.seconds
 
@@ -113,18 +114,18 @@ class _MemberRun:
     @property
     def is_stopped(self) -> bool:
         """Whether the sweep is interrupted; the member is resumed later."""
-        return self.stop_requested or self._stop_file.exists()
+        return self.is_stop_requested or self._stop_file.exists()
 
     @property
     def should_end(self) -> bool:
         """Whether the program should end before its last step: interrupted, paused, diverged, or stopped early."""
-        is_paused = self.recorded_step >= self.end_step and self.end_step < self.member.steps
+        is_paused = self.has_ended and self.end_step < self.member.steps
         return self.is_stopped or self._has_finished or is_paused
 
     @property
     def _has_finished(self) -> bool:
         """Whether the program has reported that its training diverged or stopped early."""
-        return self.reports.failed is not None or self.reports.stopped is not None
+        return self.reports.failed_step is not None or self.reports.stopped_step is not None
 
     def read_earlier_attempts(self) -> None:
         """Wait until earlier attempts have ended, and record their reports."""
@@ -178,14 +179,14 @@ class _MemberRun:
     def _run_command(self, reports: Path, log: Path) -> tuple[int, ReachedLimit | None]:
         """Run the command; return its exit code, and the limit that stopped it, else None."""
         lock = self._wait_for_lock()
-        self.start_step = self.reports.completed
+        self.start_step = self.reports.completed_step
         config = self.folder / "config.json"
         config.write_text(json.dumps(self.member.config, indent=1), encoding="utf-8")
         declared = self.folder / "declared.json"
         declared.write_text(json.dumps(self.reports.declared.fields), encoding="utf-8")
 
         # Words that name copied files become paths of the copies, so that later edits do not change a running sweep.
-        root, copy = self._find_code_folders()
+        folder, copy_folder = self._find_code_folders()
         values = PlaceholderValues(
             config=self.member.config,
             config_file=config,
@@ -195,17 +196,17 @@ class _MemberRun:
             folder=self.folder,
             reports=reports,
         )
-        words = [_replace_by_copy(word, copy) for word in fill_words(self.member.program.words, values)]
-        if words[0] != (first := self.member.program.words[0]) and os.access(root / first, os.X_OK):
+        words = [_replace_by_copy(word, copy_folder) for word in fill_words(self.member.program.words, values)]
+        if words[0] != (first := self.member.program.words[0]) and os.access(folder / first, os.X_OK):
             Path(words[0]).chmod(0o755)  # copies are not executable
         words[0] = shutil.which(words[0], path=make_search_path()) or words[0]
 
         # An error here, such as an invalid report, must not leave the program running.
-        environment = self._make_environment(reports, config, declared, copy)
+        environment = self._make_environment(reports, config, declared, copy_folder)
         process = start_program(
             words,
             env=environment,
-            cwd=root if root.is_dir() else copy,
+            cwd=folder if folder.is_dir() else copy_folder,
             log=log,
             lock=lock,
             grace=self.work.grace_seconds,
@@ -265,14 +266,14 @@ class _MemberRun:
         fields = next(fields for fields in self.work.modules if fields["module"] == PROGRAM)
         return Path(fields["origin"]), Path(fields["root"])
 
-    def _make_environment(self, reports: Path, config: Path, declared: Path, copy: Path) -> dict[str, str]:
+    def _make_environment(self, reports: Path, config: Path, declared: Path, copy_folder: Path) -> dict[str, str]:
         """Return the environment of the program: that of this process, with the variables that the client reads."""
         # The client comes last in PYTHONPATH: an installed package or a copy beside the script is preferred.
         client = self.sweep / "code" / "client"
         if not (client / "lengthwise.py").exists():
             client.mkdir(parents=True, exist_ok=True)
             write_atomic(client / "lengthwise.py", [Path(lengthwise.__file__).read_bytes()])
-        paths = [str(copy), os.environ.get("PYTHONPATH", ""), str(client)]
+        paths = [str(copy_folder), os.environ.get("PYTHONPATH", ""), str(client)]
         variables = {
             "REPORTS": reports,
             "CONFIG": config,
@@ -282,7 +283,7 @@ class _MemberRun:
             "FOLDER": self.folder,
             "STEPS": self.member.steps,
             "EVERY": self.member.evaluation_interval or "",
-            "REPORTED": self.reports.completed,
+            "REPORTED": self.reports.completed_step,
             "STOP_AT": self.end_step if self.end_step < self.member.steps else "",
             "STOP": self._stop_file,
         }
@@ -313,7 +314,7 @@ class _MemberRun:
 
     def _call_function(self, reports: Path) -> None:
         """Call the user's function in this process."""
-        self.start_step = self.reports.completed
+        self.start_step = self.reports.completed_step
         module, _, name = str(self.member.program.function).rpartition(".")
         function: Callable[..., Any] = getattr(importlib.import_module(module), name)
 
@@ -359,12 +360,12 @@ class _MemberRun:
         evaluation = self.member.evaluation
         shape = (len(evaluation.averages), len(evaluation.metrics), len(self.member.lengths))
         filler = ReportedStep(step=0, values_AKL=np.full(shape, np.nan, np.float32), loss=math.nan)
-        if self.reports.failed is None and self.last_reported is not None:
+        if self.reports.failed_step is None and self.last_reported is not None:
             filler = self.last_reported
 
         # Every seed of a configuration has the same steps, so that curves can be compared.
         while self.recorded_step < self.end_step:
-            step = self.reports.declared.next_due(self.recorded_step)
+            step = self.reports.declared.find_next_due_step(self.recorded_step)
             if step > self.end_step:
                 return
             self._report_step(replace(filler, step=step))
@@ -372,7 +373,7 @@ class _MemberRun:
     def _report_step(self, reported: ReportedStep) -> None:
         """Report an evaluation to the driver, and remember whether it asks to stop."""
         # Reports may have been read beyond this step; a last evaluation of nothing but NaN counts as diverged.
-        ends = (self.reports.failed, self.reports.stopped)
+        ends = (self.reports.failed_step, self.reports.stopped_step)
         failed, stopped = (step if step is not None and step <= reported.step else None for step in ends)
         is_final = reported.step == self.member.steps
         if failed is None and is_final and np.isnan(reported.values_AKL).all():
@@ -397,12 +398,12 @@ class _MemberRun:
         )
         self._sent_defaults = self.reports.defaults
         self.recorded_step = reported.step
-        self.stop_requested = bool(self.reporter.report(evaluation)) or self.stop_requested
+        self.is_stop_requested = bool(self.reporter.report(evaluation)) or self.is_stop_requested
 
     def _report_progress(self, phase: str) -> None:
         """Report the completed steps and the speed, which is also the heartbeat of the pack."""
         seconds = time.monotonic() - self._began
-        steps = self.reports.completed
+        steps = self.reports.completed_step
         rate = steps / seconds if seconds > 0 else 0.0
         self.reporter.progress(
             Progress(
@@ -425,8 +426,8 @@ def _read_whole_lines(path: Path, offset: int) -> bytes:
     return content[: content.rfind(b"\n") + 1]
 
 
-def _replace_by_copy(word: str, copy: Path) -> str:
+def _replace_by_copy(word: str, copy_folder: Path) -> str:
     """Return the word with the path of the copy if it names a copied file, perhaps after `=`."""
     option, equals, path = word.rpartition("=")
     name = path.removeprefix("./")
-    return f"{option}{equals}{copy / name}" if name and (copy / name).is_file() else word
+    return f"{option}{equals}{copy_folder / name}" if name and (copy_folder / name).is_file() else word

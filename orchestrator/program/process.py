@@ -145,17 +145,17 @@ def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
     # if this process is killed before it has done so.
     deadline = time.monotonic() + seconds
     while alive := _find_processes(lock):
-        for process in [process for process in alive if not _is_supervisor(process)] or alive:
+        for process_id in [process_id for process_id in alive if not _is_supervisor(process_id)] or alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
+                os.kill(process_id, signal.SIGKILL)
         if time.monotonic() > deadline:
             break
         time.sleep(0.02)
 
 
-def _is_supervisor(process: int) -> bool:
+def _is_supervisor(process_id: int) -> bool:
     try:
-        return str(SUPERVISOR).encode() in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        return str(SUPERVISOR).encode() in Path(f"/proc/{process_id}/cmdline").read_bytes().split(b"\0")
     except OSError:  # it has ended
         return False
 

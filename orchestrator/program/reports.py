@@ -74,14 +74,14 @@ class DeclaredReports:
         """Return whether the average by which configurations are ranked is not among these."""
         return self.judged is not None and self.judged["average"] not in averages
 
-    def next_due(self, step: int) -> int:
+    def find_next_due_step(self, step: int) -> int:
         """Return the first step after `step` at which a report is due."""
         interval = self.evaluation_interval
         return self.steps if interval is None else min(self.steps, (step // interval + 1) * interval)
 
     def is_due(self, step: int) -> bool:
         """Return whether a report is due after `step` steps."""
-        return step == self.next_due(step - 1)
+        return step == self.find_next_due_step(step - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,16 +144,16 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
 class MergedReports:
     """The reports of all attempts of a member, read in order.
 
-    completed: the last complete step. last_step: the last reported step, due or not, or 0. repeated: the number of
-    reports that a later attempt repeated with other values. failed, stopped: the step at which training diverged or
-    stopped early, else None; later lines are not read. defaults: those of the newest attempt that reported any.
+    completed_step: the last complete step. last_step: the last reported step, due or not, or 0. repeated: the number of
+    reports that a later attempt repeated with other values. failed_step, stopped_step: the step at which training
+    diverged or stopped early, else None; later lines are not read. defaults: those of the newest attempt that has any.
     """
 
     def __init__(self, declared: DeclaredReports) -> None:
         self.declared = declared
-        self.completed = self.last_step = self.repeated = 0
-        self.failed: int | None = None
-        self.stopped: int | None = None
+        self.completed_step = self.last_step = self.repeated = 0
+        self.failed_step: int | None = None
+        self.stopped_step: int | None = None
         self.defaults: Mapping[str, Any] = {}
         # Where the current attempt is read.
         self._file = ""
@@ -175,7 +175,7 @@ class MergedReports:
         completed_steps: list[ReportedStep] = []
         for line in text.split("\n")[:-1]:
             self._line += 1
-            if not line.strip() or self.failed is not None or self.stopped is not None:
+            if not line.strip() or self.failed_step is not None or self.stopped_step is not None:
                 continue
             try:
                 completed_steps += self._add_report(parse_report(line, self.declared))
@@ -195,7 +195,7 @@ class MergedReports:
         if not self.last_step:
             return "report() of lengthwise.member() or a line in ${reports}"
         why = f"; {self._describe_missing_average(self.last_step)}" if self._is_open(self.last_step) else ""
-        return f"{MISSING_REPORT_MARKER}: step {self.declared.next_due(self.completed)} was due{why}"
+        return f"{MISSING_REPORT_MARKER}: step {self.declared.find_next_due_step(self.completed_step)} was due{why}"
 
     def _add_report(self, report: Report) -> list[ReportedStep]:
         """Add a report and return the due steps that it completes. Raises ValueError if earlier ones are missing."""
@@ -203,14 +203,14 @@ class MergedReports:
         if report.defaults is not None:
             self.defaults = report.defaults
             return []
-        if self.completed == self.declared.steps:
+        if self.completed_step == self.declared.steps:
             return []  # after the last step nothing is recorded any more
         if report.failed:
-            self.failed = step
+            self.failed_step = step
             return self.finish()
         self._refuse_missing_reports(report)
         if report.stopped:
-            self.stopped = step
+            self.stopped_step = step
             return self.finish()
 
         # Within an attempt steps only grow; a later attempt may repeat steps, because it resumes from a checkpoint.
@@ -226,7 +226,7 @@ class MergedReports:
         values_KL = _make_array(report.curves, self.declared)
         if (step, average) in self._curves:
             self.repeated += not np.array_equal(self._curves[step, average], values_KL, equal_nan=True)
-        elif self.declared.is_due(step) and step > self.completed:
+        elif self.declared.is_due(step) and step > self.completed_step:
             self.declared.check_judged(average, report.curves)
             self._curves[step, average] = values_KL
             if math.isnan(self._losses.get(step, math.nan)):
@@ -238,7 +238,7 @@ class MergedReports:
     def _refuse_missing_reports(self, report: Report) -> None:
         """Raise ValueError if a due step, or its judged average, is missing before this report."""
         step, last = report.step, self.last_step
-        if step > (due := self.declared.next_due(last)):
+        if step > (due := self.declared.find_next_due_step(last)):
             interval = self.declared.evaluation_interval
             setting = "" if interval is None else f" (evaluation.every: {interval})"
             gap = f"step {step} was reported, but step {due} is missing{setting}"
@@ -264,11 +264,11 @@ class MergedReports:
 
     def _is_open(self, step: int) -> bool:
         """Return whether some, but not all, averages of a due step were reported."""
-        return step > self.completed and any((step, name) in self._curves for name in self.declared.averages)
+        return step > self.completed_step and any((step, name) in self._curves for name in self.declared.averages)
 
     def _complete_step(self, step: int) -> ReportedStep:
         """Mark a step as complete and return its curves, with NaN for averages that were not reported."""
-        self.completed = step
+        self.completed_step = step
         missing_KL = _make_array({}, self.declared)
         values_AKL = np.stack([self._curves.get((step, name), missing_KL) for name in self.declared.averages])
         return ReportedStep(step=step, values_AKL=values_AKL, loss=self._losses[step])

@@ -189,7 +189,7 @@ def _choose_configuration(state: SweepState, reference: Any) -> ConfigurationSta
         except UserError as error:
             hint = find_nearest_name(reference, ["best"])
             raise UserError(str(error) + (f"; did you mean {hint}?" if hint else "")) from None
-    from orchestrator.results.make_summary import summarise  # brings pandas
+    from orchestrator.results.make_summary import summarise  # imports pandas
     from orchestrator.sweep.selection import refuse_unfinished
 
     result = summarise(state)

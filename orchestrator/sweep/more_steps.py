@@ -68,7 +68,8 @@ def plan_more_steps(
     refuse_top_with_labels(top, labels, "get more steps")
 
     # More steps also help configurations with an infinite score, which the ranking of other commands leaves out.
-    succeeded_ids = {name for name, configuration in state.configurations.items() if configuration.has_succeeded}
+    configurations = state.configurations
+    succeeded_ids = {config_id for config_id in configurations if configurations[config_id].has_succeeded}
     if not succeeded_ids:
         raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded; nothing to train further")
     rows = choose_rows(result, state, len(succeeded_ids) if top is None else top, labels, succeeded_ids)

@@ -220,7 +220,7 @@ def _find_untrained_seeds(state: SweepState) -> Iterator[tuple[ConfigurationStat
     if find_address(state.folder) is not None:
         return
     starts_from_zero = {
-        name: not pack.has_ended and not has_checkpoint(state, pack) for name, pack in state.packs.items()
+        pack_id: not pack.has_ended and not has_checkpoint(state, pack) for pack_id, pack in state.packs.items()
     }
     for configuration in state.configurations.values():
         planned_seeds = () if configuration.has_ended else state.list_planned_seeds(configuration.config_id)

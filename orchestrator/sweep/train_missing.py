@@ -55,7 +55,8 @@ def train_missing(
 ) -> Outcome:
     """Train the members of `spec` that the session's ledger does not have, then end the sweep.
 
-    `first_generation` are its configurations, if already built; for `children` and `max_seconds` see `run_sweep`.
+    `first_generation`: the configurations of the first generation, if the check of `spec` has built them. For
+    `children` and `max_seconds` see `run_sweep`.
     """
     spec, publisher = resolve_tracking_uri(spec), None
     with ExitStack() as exit_stack:

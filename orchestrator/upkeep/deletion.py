@@ -60,7 +60,7 @@ class Deletion:
     entries: tuple[Path, ...]
     foreign: tuple[str, ...]
     address: str | None = None
-    objects: tuple[int, ...] = ()  # bytes of each object at the address
+    object_sizes: tuple[int, ...] = ()  # bytes of each object at the address
     consequences: tuple[str, ...] = ()  # sentences about this sweep and related sweeps
     copies: tuple[str, ...] = ()  # copies of the sweep in the same storage, with the same MLflow runs
     published_at: tuple[str, ...] = ()  # addresses of MLflow
@@ -76,8 +76,8 @@ class Deletion:
         copy = f"{self.folder}: {len(sizes)} files{kind}, {format_size(sum(sizes))}"
         if self.address is None:
             return copy + remaining
-        size = format_size(sum(self.objects))
-        return f"{self.address}: {len(self.objects)} objects{kind}, {size}, and its copy in {copy}{remaining}"
+        size = format_size(sum(self.object_sizes))
+        return f"{self.address}: {len(self.object_sizes)} objects{kind}, {size}, and its copy in {copy}{remaining}"
 
 
 def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
@@ -104,13 +104,13 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         entries=tuple(entry for name, entry in entries.items() if _is_deleted(name, checkpoints_only)),
         foreign=() if checkpoints_only else tuple(name for name in names if not _is_deleted(name)),
         address=address,
-        objects=tuple(size for name, size in objects.items() if _is_deleted(name, checkpoints_only)),
+        object_sizes=tuple(size for name, size in objects.items() if _is_deleted(name, checkpoints_only)),
         checkpoints_only=checkpoints_only,
     )
 
     # Without checkpoints the sweep stays, so only training that resumes from them is affected.
     if checkpoints_only:
-        if not deletion.entries + deletion.objects:
+        if not deletion.entries + deletion.object_sizes:
             raise UserError(f"{folder}: no checkpoints to delete")
         lost = "unfinished packs restart from step 0; extend --steps has no checkpoint to resume from"
         return replace(deletion, consequences=(lost, *_describe_continuing(folder)))

@@ -36,7 +36,7 @@ from trainers.evaluation.weights import list_stored_averages
 from trainers.settings.fields import settings_fields
 
 if TYPE_CHECKING:
-    from trainers.evaluation.stored import StoredCurves  # brings torch
+    from trainers.evaluation.stored import StoredCurves  # imports torch
     from trainers.tasks.task import Task
 
 OPTIONS = {"evaluation.lengths": "--lengths", "evaluation.samples": "--samples", "task": "--task "}

@@ -109,9 +109,10 @@ def find_program(state: SweepState) -> Path | None:
 
     None for models of the engine. Raises UserCodeError if the copies are damaged.
     """
-    for recorded in (CodeSource.from_recorded(fields) for fields in state.modules if fields["module"] == PROGRAM):
-        return _find_unchanged(state.folder, recorded).root
-    return None
+    recorded = next((fields for fields in state.modules if fields["module"] == PROGRAM), None)
+    if recorded is None:
+        return None
+    return _find_unchanged(state.folder, CodeSource.from_recorded(recorded)).root
 
 
 def use_recorded_files(spec: SweepSpec | None) -> None:

@@ -33,7 +33,16 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "end": ("status", "message"),
     "publish": (),
     "later_evaluation": (
-        *("config_id", "seeds", "weights", "task", "samples", "step", "averages", "measured", "file", "sha256"),
+        "config_id",
+        "seeds",
+        "weights",
+        "task",
+        "samples",
+        "step",
+        "averages",
+        "measured",
+        "file",
+        "sha256",
     ),
 }
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # of a configuration or pack; part of file names

@@ -98,11 +98,11 @@ class RecordedDraw:
 
 @dataclass
 class PackState:
-    """State of a pack. Its members resume from the newest of the `earlier` packs that has a checkpoint."""
+    """State of a pack. Its members resume from the newest of its `replaced_pack_ids` that has a checkpoint."""
 
     pack_id: str
     members: list[tuple[str, int]]  # config_id and seed
-    states: list[MemberState]  # in the order of `members`
+    member_states: list[MemberState]  # in the order of `members`
     steps: int
     structural_key: str
     status: Status = "planned"
@@ -131,7 +131,7 @@ class PackState:
         """Whether the pack is complete or failed."""
         return self.status in ("complete", "failed")
 
-    def find_wrong_count(self, fields: Mapping[str, Any]) -> int | None:
+    def find_wrong_member_count(self, fields: Mapping[str, Any]) -> int | None:
         """Return the number of members in an evaluation if it differs from the pack's, else None."""
         rows_by_member = [fields["failed_at"], fields.get("stopped_at"), fields.get("stages")]
         rows_by_member.append(fields.get("curves", {}).get("values"))
@@ -142,7 +142,7 @@ class PackState:
     def sum_member_steps(self, step: int) -> int:
         """Return the steps of all members together, with the pack at `step`."""
         total = 0
-        for (config_id, _), member in zip(self.members, self.states, strict=True):
+        for (config_id, _), member in zip(self.members, self.member_states, strict=True):
             total += min(step, self.pruned_at.get(config_id, step), member.stopped_at or step)
         return total
 
@@ -157,7 +157,7 @@ class PackState:
 
         # A pruned member keeps its state, although its pack trains on with the others.
         stopped_steps = fields.get("stopped_at", [-1] * len(self.members))
-        rows = zip(self.members, self.states, fields["failed_at"], stopped_steps, strict=True)
+        rows = zip(self.members, self.member_states, fields["failed_at"], stopped_steps, strict=True)
         for (config_id, _), member, failed_at, stopped_at in rows:
             if config_id in self.pruned_at:
                 continue
@@ -173,29 +173,26 @@ class PackState:
         """Apply a `pack_end` record: complete, or failed with an error."""
         self.status, self.error = status, error
         self.seconds = max(self.seconds, seconds)
-        for member in self._list_unpruned_members():
-            member.error = error
-            member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
+        for (config_id, _), member in zip(self.members, self.member_states, strict=True):
+            if config_id not in self.pruned_at:
+                member.error = error
+                member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
 
     def reopen(self) -> None:
         """Reset a failed pack, so that it is tried again; pruned members stay complete."""
         self.status, self.error = "running" if self.evaluations else "planned", None
         self.attempts, self.traces = [], []
-        for (config_id, _), member in zip(self.members, self.states, strict=True):
+        for (config_id, _), member in zip(self.members, self.member_states, strict=True):
             reset_status: Status = "complete" if config_id in self.pruned_at else self.status
             member.error = None
             member.status = reset_status if member.failed_at is None else "failed"
 
     def prune(self, config_ids: Collection[str], step: int) -> None:
         """End the members of these configurations at a step."""
-        for (config_id, _), member in zip(self.members, self.states, strict=True):
+        for (config_id, _), member in zip(self.members, self.member_states, strict=True):
             if config_id in config_ids:
                 self.pruned_at[config_id] = step
                 member.status = "failed" if member.status == "failed" else "complete"
-
-    def _list_unpruned_members(self) -> list[MemberState]:
-        pairs = zip(self.members, self.states, strict=True)
-        return [member for (config_id, _), member in pairs if config_id not in self.pruned_at]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The origin of a sweep: the sweep that it confirms or continues, or imported results; and the seeds already used.
+"""The origin of a sweep (confirmed, continued or imported), and the seeds it has used.
 
 Keys of a sweep's provenance:
 

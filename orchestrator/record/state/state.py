@@ -275,7 +275,7 @@ class SweepState:
                 where = f"{LEDGER_FILE}:{record.seq + 1}: pack {pack.pack_id}"
                 self.conflicts.append(f"{where} reported step {step} again with other curves; the first report counts")
             return
-        if (count := pack.find_wrong_count(fields)) is not None:
+        if (count := pack.find_wrong_member_count(fields)) is not None:
             raise self._make_damage_error(
                 record, f"{pack.pack_id} has {len(pack.members)} members; {count} were reported"
             )

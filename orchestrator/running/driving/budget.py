@@ -125,19 +125,27 @@ class _StepTimes:
     """The seconds that a step of a member takes, estimated from the packs that have trained."""
 
     def __init__(self, packs: Iterable[PackState]) -> None:
-        # (seconds, member-steps) of all packs, and by structure, because structures differ in their speed.
-        self._all_packs: list[float] = [0.0, 0]
-        self._by_structure: dict[str, list[float]] = {}
+        # Sums by structure, because structures differ in their speed.
+        self._all_packs = _Sums()
+        self._by_structure: dict[str, _Sums] = {}
         for pack in packs:
             if pack.step:
-                for sums in (self._all_packs, self._by_structure.setdefault(pack.structural_key, [0.0, 0])):
-                    sums[0] += pack.seconds
-                    sums[1] += pack.sum_member_steps(pack.step)
+                for sums in (self._all_packs, self._by_structure.setdefault(pack.structural_key, _Sums())):
+                    sums.seconds += pack.seconds
+                    sums.member_steps += pack.sum_member_steps(pack.step)
 
     def estimate(self, pack: PackState) -> float:
         """Return the seconds for a step of a member of `pack`, 0 before any pack has trained."""
-        seconds, steps = self._by_structure.get(pack.structural_key, self._all_packs)
-        return seconds / steps if steps else 0.0
+        sums = self._by_structure.get(pack.structural_key, self._all_packs)
+        return sums.seconds / sums.member_steps if sums.member_steps else 0.0
+
+
+@dataclass
+class _Sums:
+    """The seconds and member-steps of several packs together."""
+
+    seconds: float = 0.0
+    member_steps: int = 0
 
 
 def _make_option(key: str, used: float, allowed: float) -> str:

@@ -64,11 +64,10 @@ RECORDS_AT_ONCE = 256  # records per write; signals are held meanwhile
 class SweepDriver:
     """Implements `orchestrator.running.pack.protocol.Driver` on a ledger and the state replayed from it.
 
-    `packer` cuts configurations with the seeds they lack into packs for the available `workers`;
-    `max_seconds` is how long this driver may run, within the sweep's budget; `first_generation` are its
-    configurations if they are already built, because `spec` has just been checked against today's code;
-    `hold_signals` keeps signals away while a record is written; `say` is called with every sentence for the user,
-    `tick` ten times a second.
+    `packer` cuts configurations with the seeds they lack into packs for the available `workers`.
+    `max_seconds` is how long this driver may run, within the sweep's budget. `first_generation`: the configurations of
+    the first generation, if the check of `spec` has built them. `hold_signals` holds back signals while a record is
+    written. `say` is called with every sentence for the user, and `tick` ten times a second.
     """
 
     def __init__(

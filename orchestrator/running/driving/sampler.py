@@ -19,8 +19,7 @@ from search_spaces import SweepSpec
 class ConfigurationSampler:
     """Draws the configurations that the ledger lacks, with the recorded defaults.
 
-    `first_generation` are its configurations if they are already built, because `spec` has just been checked against
-    today's code.
+    `first_generation`: the configurations of the first generation, if the check of `spec` has built them.
     """
 
     def __init__(self, spec: SweepSpec, state: SweepState, first_generation: Iterable[Configuration] = ()) -> None:

@@ -49,10 +49,13 @@ class InlineScheduler:
 
     def run(self, driver: Driver) -> None:
         """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
-        retries, retried = Retries(self._max_retries), None
+        retries = Retries(self._max_retries)
+        pack_to_retry = None
         with shield_driver(driver) as shielded:
-            while (pack := retried or shielded.take_next_pack()) is not None:
-                pack_id, work, retried = pack[0], decode_work(pack[1]), None
+            while (pack := pack_to_retry or shielded.take_next_pack()) is not None:
+                pack_id, encoded_work = pack
+                work = decode_work(encoded_work)
+                pack_to_retry = None
                 shielded.on_hand_out(pack_id)
                 death = _train_pack_here(shielded, pack_id, work)
                 if death is None:
@@ -64,7 +67,7 @@ class InlineScheduler:
                     free_memory()
                 shielded.tick()  # raises KeyboardInterrupt for a signal that a library swallowed
                 if retries.report_death(shielded, pack_id, death):
-                    retried = pack
+                    pack_to_retry = pack
         if not driver.has_ended():
             raise RuntimeError("no pack is running, but the driver has packs left and returns none")
 

@@ -121,19 +121,22 @@ class _LocalRun:
             pack = self.retry_queue.popleft() if self.retry_queue else self.driver.take_next_pack()
             if pack is None:
                 return
+            pack_id, work = pack
 
             # A worker that cannot import the engine fails the pack, because another worker could not either.
             try:
                 idle = self.get_idle_worker()
             except ChildImportError as error:
-                self.driver.on_hand_out(pack[0])
-                self.handle_death(pack[0], pack[1], Death(message=error.message, trace=error.trace, retry="never"))
+                self.driver.on_hand_out(pack_id)
+                self.handle_death(pack_id, work, Death(message=error.message, trace=error.trace, retry="never"))
                 continue
 
-            (idle.pack_id, idle.work), idle.has_begun = pack, False
-            self.driver.on_hand_out(idle.pack_id)
+            idle.pack_id = pack_id
+            idle.work = work
+            idle.has_begun = False
+            self.driver.on_hand_out(pack_id)
             with suppress(OSError):  # a dead worker is noticed by the next wait
-                idle.connection.send_bytes(f"{idle.work}\n{idle.gpu_slot}".encode())
+                idle.connection.send_bytes(f"{work}\n{idle.gpu_slot}".encode())
 
     def get_idle_worker(self) -> _Worker:
         """Return a living worker without a pack; start a new one if there is none."""

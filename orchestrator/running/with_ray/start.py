@@ -79,7 +79,7 @@ class LocalRay:
         The interpreter cannot exit cleanly while a thread starts Ray: it may crash, or take a minute.
         """
         if self._is_interrupted and not self._started.is_set():
-            exit_at_once()  # the guardian sees to the rest
+            exit_at_once()  # the guardian kills the remaining processes
         self._started.wait()
         if self._problem is None:
             import ray

@@ -155,7 +155,7 @@ def test_end(name: str, packs: Mapping[str, PackState]) -> None:
     expected, pack = ENDS[name], packs[name]
     ended = (pack.status, len(pack.attempts), tuple(pack.evaluations))
     assert ended == (expected.status, expected.deaths, expected.steps), (pack.attempts, pack.traces)
-    (member,) = pack.states
+    (member,) = pack.member_states
     assert (member.failed_at, member.stopped_at) == (expected.failed_at, expected.stopped_at)
     assert all(word in (pack.error or "") for word in expected.error), pack.error
 

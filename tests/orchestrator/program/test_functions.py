@@ -47,7 +47,7 @@ def test_nan_at_the_end_diverges(study: Study, own_code_forgotten) -> None:
     study.write(program={"function": "mine.train"}, **changes)
     (study.folder / "mine.py").write_text(loop.format(step="pass", value="float('nan')", end="pass"))
     (pack,) = study.run().packs.values()
-    assert (pack.status, pack.states[0].failed_at) == ("complete", 30)
+    assert (pack.status, pack.member_states[0].failed_at) == ("complete", 30)
 
 
 @pytest.mark.parametrize(("code", "differs"), [("'no data ' + given['seed']", True), ("'no data'", False)])

@@ -129,7 +129,7 @@ def test_first_values_count_and_others_are_noted() -> None:
         {"1": line(100, 0.1) + line(200, 0.2), "2": line(100, 0.1) + line(200, 0.3) + line(250)}, RAW
     )
     assert [float(step.values_AKL[0, 0, 1]) for step in steps] == [np.float32(0.1), np.float32(0.2), 0.5]
-    assert (reports.repeated, reports.completed) == (1, 250)
+    assert (reports.repeated, reports.completed_step) == (1, 250)
 
 
 def test_null_repeats_null() -> None:
@@ -164,7 +164,7 @@ def test_a_step_without_the_judged_average_names_its_lines() -> None:
 
 def test_what_is_missing_at_the_end() -> None:
     _, reports = merge_attempts({"1": line(100) + line(200) + line(249)}, RAW)
-    assert (reports.completed, reports.last_step) == (200, 249)
+    assert (reports.completed_step, reports.last_step) == (200, 249)
     assert "step 250 was due" in reports.describe_missing()
 
 
@@ -187,11 +187,11 @@ def test_only_the_end_is_due() -> None:
 def test_ends(end: str, expected: tuple[int | None, int | None]) -> None:
     steps, reports = merge_attempts({"1": f'{line(100)}{{"{end}": 120}}\n{line(250)}', "2": "nonsense\n"}, RAW)
     assert [step.step for step in steps] == [100]
-    assert (reports.failed, reports.stopped) == expected
+    assert (reports.failed_step, reports.stopped_step) == expected
 
 
 def test_failed_before_any_report() -> None:
-    assert merge_attempts({"1": '{"failed": 230}\n'}, RAW)[1].failed == 230
+    assert merge_attempts({"1": '{"failed": 230}\n'}, RAW)[1].failed_step == 230
 
 
 def test_blank_lines_count_as_lines() -> None:
@@ -225,7 +225,7 @@ def test_any_attempts_in_any_pieces(drawn: list[tuple[int, int, int]], sizes: li
     assert {step.step: float(step.values_AKL[0, 0, 0]) for step in steps} == {
         step: float(np.float32(value)) for step, value in first.items()
     }
-    assert (merged.repeated, merged.completed) == (repeated, written)
+    assert (merged.repeated, merged.completed_step) == (repeated, written)
 
     # The same in pieces that end anywhere: a reader keeps what follows the last newline.
     reports, pieces = MergedReports(declared), []

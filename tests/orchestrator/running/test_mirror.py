@@ -150,9 +150,9 @@ def test_a_driver_that_was_taken_over_overwrites_nothing(machine, monkeypatch):
         content = (other / "events.jsonl").read_bytes()
     with machine("a"):
         hung.append("publish", uri=None, ok=True, message="much later" * 1000)
-        hung._copy(hung._driver, hung._store)
+        hung._copy(hung._driver_lock, hung._store)
         assert copied_bytes(machine("a").bucket) > len(content)
-        hung._driver = None
+        hung._driver_lock = None
         hung.close()
     with machine("c") as reader:
         fetch_sweep(reader)
@@ -215,11 +215,11 @@ def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch
     with machine("b") as other:
         with pytest.raises(SweepLocked, match="another driver is running"):
             open_ledger(other)
-        beat, ledger._driver.beat = ledger._driver.beat, lambda: None  # the first one hangs
+        beat, ledger._driver_lock.beat = ledger._driver_lock.beat, lambda: None  # the first one hangs
         monkeypatch.setattr(driver_lock, "HEARTBEAT_TIMEOUT", 0.1)
         with open_ledger(other) as second:
             second.append("publish", uri=None, ok=True, message="b")
-    ledger._driver.beat = beat
+    ledger._driver_lock.beat = beat
     with pytest.raises(TakenLedger, match="this driver stops"):
         for _ in range(1000):
             ledger.append("publish", uri=None, ok=True, message="a")

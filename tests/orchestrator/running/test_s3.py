@@ -36,7 +36,7 @@ def append_and_die(self, kind, entries):
     records = append_all(self, kind, entries)
     evaluations += len(records) * (kind == "evaluation")
     if evaluations == 2:
-        while self._copied < self._size:
+        while self._copied_bytes < self._size:
             time.sleep(0.01)
         mirrored_ledger.MirroredLedger._copy = lambda *_, **more: None
     if evaluations == 4:
