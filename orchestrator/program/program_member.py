@@ -123,7 +123,9 @@ class ProgramEvaluation(Settings):
 
         # Of a mapping only the form is checked; `ProgramMember` knows whether config has its key.
         trained = self.trained_lengths
-        if isinstance(trained, Mapping) and (trained.keys() != {"up_to"} or not _is_config_key(trained["up_to"])):
+        if isinstance(trained, Mapping) and (
+            trained.keys() != {"up_to"} or not str(trained["up_to"]).startswith("config.")
+        ):
             message = "is neither a list of lengths nor {up_to: config.KEY}"
             yield Problem(key="trained_lengths", given=dict(trained), message=message)
 
@@ -247,7 +249,3 @@ def _is_function(word: str) -> bool:
     """Return whether a word has the form MODULE.NAME and is no script."""
     parts = word.split(".")
     return len(parts) > 1 and parts[-1] not in ("py", "sh") and all(part.isidentifier() for part in parts)
-
-
-def _is_config_key(key: Any) -> bool:
-    return isinstance(key, str) and key.startswith("config.")

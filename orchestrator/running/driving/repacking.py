@@ -42,10 +42,12 @@ def make_repacking_fields(
         for pack in state.packs.values()
         if not pack.has_ended and (pack is out_of_memory_pack or not is_paused(race, pack))
     ]
+    # Members that start from step 0 may move to other packs.
     packs_to_repack = [
         pack
         for pack in unfinished
-        if pack is out_of_memory_pack or (pack.pack_id in waiting_ids and _is_unbegun(state, pack))
+        if pack is out_of_memory_pack
+        or (pack.pack_id in waiting_ids and not has_begun(pack) and not may_resume(state, pack))
     ]
     # Packed with others, members that continue another sweep would start from step 0.
     if out_of_memory_pack and (replaced_ids or is_continued_member(state, *out_of_memory_pack.members[0])):
@@ -95,11 +97,6 @@ def make_shortage_fields(
         return None
     shortage = asdict(packer.record_shortage(make_planned_pack(pack)))
     return {"pack_id": pack.pack_id, **shortage, "device": device, "error": error, "seconds": seconds}
-
-
-def _is_unbegun(state: SweepState, pack: PackState) -> bool:
-    """Return whether all members of a pack start from step 0, so that they may move to other packs."""
-    return not (has_begun(pack) or may_resume(state, pack))
 
 
 def may_resume(state: SweepState, pack: PackState) -> bool:
