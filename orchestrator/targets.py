@@ -18,7 +18,7 @@ def check_targets(paths: list[Path], *, force: bool, new_folders: Collection[Pat
 
     The caller creates missing `new_folders`.
     """
-    # A folder that the caller will create is as good as its existing parent.
+    # For a folder that the caller will create, check its nearest existing parent.
     for path in paths:
         if path.is_dir():
             raise UserError(f"{path}: is a folder; give the name of a file")

@@ -37,7 +37,7 @@ def status(
         _say("\n".join(list_sweeps(find_default_storage())))
         return
 
-    # Following ends with the sweep; Ctrl-C ends only the following.
+    # The display ends with the sweep; Ctrl-C ends only the display.
     from orchestrator.record.state.state import SweepState
     from orchestrator.running.watching.follow import follow_sweep
     from orchestrator.running.watching.leading_curve import make_leading_curve_rows, make_undefined_rows

@@ -1,9 +1,9 @@
 """Record the code of a sweep: commit and diff, own modules, imported files, engine digests.
 
 The record is written to the ledger when a sweep is started or resumed. The folder `code/` of the sweep gets the diff,
-and copies of the modules of `imports` and of other Python files that were imported from a working folder: the git work
-tree (without git, the folder itself) of the sweep file, of the current folder, or of lengthwise. Installed packages are
-not copied.
+and copies of the modules of `imports` and of other imported Python files in the working folders. These are the git work
+trees (without git, the folders themselves) of the sweep file, of the current folder and of lengthwise. Installed
+packages are not copied.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
         for name in module.files if not module.installed else ():
             copies[f"{name_copy_folder(module.sha256)}/{name}"] = _read_unchanged_file(module, name)
 
-    # Files of `imports` are copied already; of other imported files all but credentials and large ones are.
+    # Files of `imports` are copied already. Copy other imported files except credentials and large ones.
     copied_paths = {module.root / name for module in modules for name in module.files}
     imported = _read_imported_files([tree.root for tree in trees], copied_paths)
     folders = []
@@ -168,7 +168,7 @@ def compute_engine_digests() -> dict[str, str]:
 
 def compute_engine_digest(part: str) -> str:
     """Return the digest of the Python files of a folder of lengthwise, imported or not."""
-    # Scripts in examples are those of users, and the locks of Emacs are broken links that end with .py.
+    # Skip examples, whose scripts belong to users, and the locks of Emacs, which are broken links ending with .py.
     paths = sorted(path for path in (LENGTHWISE_FOLDER / part).rglob("*.py") if path.is_file())
     names = {path.relative_to(LENGTHWISE_FOLDER).as_posix(): path for path in paths if "examples" not in path.parts}
     return compute_digest({name: _compute_short_digest(path.read_bytes()) for name, path in names.items()})
@@ -222,7 +222,7 @@ def _resolve_folder(folder: Path) -> Path:
 
 
 def _read_unchanged_file(module: CodeSource, name: str) -> bytes:
-    """Return the content of a module's file. Raises UserCodeError if it is not the imported one."""
+    """Return the content of a module's file. Raises UserCodeError if it has changed since the import."""
     path = module.root / name
     try:
         content = path.read_bytes()

@@ -24,7 +24,7 @@ from typing import Any, Self
 
 CODE_VARIABLE = "LENGTHWISE_CODE"
 TIMEOUT_SECONDS = 20.0  # for one git command
-MAX_DIFF_BYTES = 8 * 2**20  # of larger diffs only digest and size are recorded
+MAX_DIFF_BYTES = 8 * 2**20  # a larger diff is recorded only by its digest and size
 JOB_STOP_SECONDS = "30"  # by default Ray kills a job 3 seconds after SIGTERM
 MAX_JOB_DIFF_BYTES = 48 * 2**10  # in base 85; Linux allows 128 KiB for one variable
 CREDENTIALS = (
@@ -190,8 +190,8 @@ class _Output:
 def make_job_environment(folder: Path, warn: Callable[[str], None] = lambda text: None) -> str:
     """Return JSON for `ray job submit --runtime-env-json` that passes commit and diff of `folder` to the job.
 
-    It also gives a stopped job time to save its sweep. Of a diff that is too large for a variable only digest and size
-    are passed. `warn` is called if there is no commit.
+    It also gives a stopped job time to save its sweep. A diff that is too large for a variable is replaced by its
+    digest and size. `warn` is called if there is no commit.
     """
     with RepositoryReader([folder]) as reader:
         (tree,) = reader.read()

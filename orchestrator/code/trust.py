@@ -1,4 +1,4 @@
-"""Remember the trusted sweeps, whose code may run: those that this user has begun, or has accepted with --trust.
+"""Remember the sweeps whose code may run, because this user has begun them or accepted them with --trust.
 
 A sweep is identified by the checksum of its ledger's first record, so copies of its folder are trusted as well. The
 file `$XDG_STATE_HOME/lengthwise/trusted`, by default in `~/.local/state`, has a line for each trusted sweep.

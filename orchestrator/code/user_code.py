@@ -1,8 +1,8 @@
 """Find, digest and import the user's own modules, which a sweep names under `imports`.
 
 Their tasks, models, positions, averages and schedules register as shipped ones do. A module is searched beside the
-sweep file, in the current folder, then on Python's path. Its digest covers its Python files and those beside it that
-they import, directly or indirectly; for an installed package only its own files.
+sweep file, in the current folder, then on Python's path. Its digest covers its Python files, and the files beside it
+that they import, directly or indirectly. The digest of an installed package covers only its own files.
 
 UserCodeError (a UserError)    a module cannot be found, read or imported, or has changed
 """
@@ -203,7 +203,7 @@ def load_module(source: CodeSource) -> None:
 
 def _refuse_conflicts(source: CodeSource) -> None:
     """Raise UserCodeError if this process has imported a different file with the name of a file in `source`."""
-    # Python imports each name once, so a module of the same name would silently stand in for this one.
+    # Python imports each name once, so a module of the same name would silently replace this one.
     for loaded in _loaded_sources.values():
         for name in source.files.keys() & loaded.files.keys():
             if source.files[name] != loaded.files[name]:

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from trainers.tasks.task import Task
 
 # Beyond this a stacked step gains little, and a lost worker costs more. On an H100 a pack of 1,024 members of a small
-# model trained 2.9 times as many of them in a second as one of 64 (tests/benchmarks/README.md).
-# Smaller packs would reach their first evaluation sooner but take longer in all: on a CPU 12 members of the quickstart
-# train a fifth fewer member-steps per second than 24.
+# model trained 2.9 times as many members per second as a pack of 64 (tests/benchmarks/README.md). Smaller packs would
+# reach their first evaluation sooner but take longer in all: on a CPU 12 members of the quickstart train a fifth fewer
+# member-steps per second than 24.
 LARGEST_PACK_CPU, LARGEST_PACK_GPU = 64, 1024
 MIN_MEMBER_BYTES_GPU = 8 * 2**20  # temporary memory of draws and evaluations, also of the smallest member
-# The fixed time of a step, as the operations that fit into it: 2 ms on a CPU; on an H100 half a millisecond, in which a
-# captured step trains 150 members of a small model (benchmark W1 with 1 to 256 members).
+# The fixed time of a step, in operations: 2 ms on a CPU, half a millisecond on an H100. In this time a captured step on
+# an H100 trains 150 members of a small model (benchmark W1 with 1 to 256 members).
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
 EVALUATED_ROW_COST = 0.1  # in trained rows: an evaluated row has no gradient, and members share their batches
 MAX_MEMBER_BYTES = 64 * 2**30  # several times the memory of a small transformer
@@ -106,7 +106,7 @@ class Engine:
         except ConfigError:
             return None
 
-        # Problems of other sections are reported elsewhere; what could be read is enough to complete the direction.
+        # Problems of other sections are reported elsewhere; the sections that can be read suffice for the direction.
         averages = lengths = None
         added_metrics: Mapping[str, Metric] = {}
         with suppress(ConfigError, TypeError, AttributeError, ValueError):  # a section that is no mapping
@@ -125,7 +125,7 @@ class Engine:
     # Before a sweep starts --------------------------------------------------------------------------------------------
 
     def find_local_problems(self, members: Iterable[MemberConfig]) -> list[Problem]:
-        """Return a problem for each data file that is missing on this machine or has another content than recorded."""
+        """Return a problem for each data file that is missing on this machine or differs from the record."""
         tasks = dict.fromkeys(member.task for member in members)
         return [problem.with_key_prefix("task") for task in tasks for problem in task.data_problems()]
 
@@ -221,7 +221,7 @@ class Engine:
     # Costs ------------------------------------------------------------------------------------------------------------
 
     def find_oversized_parts(self, member: MemberConfig) -> list[Problem]:
-        """Return problems of a model with optimizer state, or of a batch, that takes more than MAX_MEMBER_BYTES.
+        """Return a problem if a model with its optimizer state, or a batch, takes more than MAX_MEMBER_BYTES.
 
         A batch is counted with a single token in each row, because drawing it could take minutes.
         """
@@ -248,7 +248,7 @@ class Engine:
 
     def estimate_pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
         """Return the cost of packs of a structure in operations: a fixed part, and a part for each member."""
-        # The time of a step that does not depend on its size is paid once, or by each member of a loop.
+        # The fixed time of a step is paid once by a stacked pack, and by each member of a loop.
         min_bytes, max_members = (MIN_MEMBER_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
         cost = estimate_cost_or_refuse(member)
         fixed_flops = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps

@@ -41,7 +41,7 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
     if uses_cuda:
         settings["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
 
-    # All that may change the last bits of a number, so that reports can name what differs between two workers.
+    # Everything that may change the last bits of a number, so that reports can name the differences of two workers.
     settings |= {
         "device": torch.cuda.get_device_name() if uses_cuda else "cpu",
         "processor": _read_processor(),
@@ -64,8 +64,7 @@ def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[
 def compute_trainers_digest() -> str:
     """Return the digest of `trainers` at the first call.
 
-    Every process calls this soon after the import of `trainers` and before it trains: files that are edited later
-    are not what it runs.
+    Every process calls this between the import of `trainers` and the training, because the files may be edited later.
     """
     return compute_engine_digest("trainers")
 

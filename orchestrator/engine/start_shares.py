@@ -1,4 +1,4 @@
-"""Describe weight averages that are still largely their initial weights, for plan, run and report."""
+"""Describe weight averages that still consist largely of initial weights, for plan, run and report."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ InitialWeightShares = Mapping[str, tuple[float, str]]
 
 
 def describe_start_shares(configurations: Iterable[tuple[int, InitialWeightShares]]) -> dict[str, str]:
-    """Return, by label, a sentence for each weight average that still is largely its initial weights.
+    """Return, by label, a sentence for each weight average that still consists largely of initial weights.
 
     `configurations` has the steps and the large shares of every configuration. A sentence names the largest share.
     """

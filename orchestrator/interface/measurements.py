@@ -39,7 +39,7 @@ class Measurements:
         for metric in recorded.metrics.values():
             trained.setdefault(metric.distribution, set()).update(metric.trained_lengths)
 
-        # A metric has only those trained lengths that it is evaluated at.
+        # Keep the trained lengths at which a metric is evaluated.
         metrics = {
             name: replace(
                 metric,
@@ -124,7 +124,8 @@ def find_partial_metric_lengths(recorded: Iterable[Mapping[str, Any]]) -> dict[s
     lengths: dict[str, set[int]] = {}
     for fields in recorded:
         for test_set in fields["sets"]:
-            # The lengths of a metric are a subset of the evaluated ones, so fewer of them means that some are missing.
+            # The lengths of a metric are a subset of the evaluated lengths, so a smaller number means that some are
+            # missing.
             if len(test_set["lengths"]) < len(fields["lengths"]):
                 lengths |= {name: set(test_set["lengths"]) for name in test_set["metrics"]}
     return lengths

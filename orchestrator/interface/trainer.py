@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from trainers.settings.fields import Settings
 
 
-# Text in the recorded error of a program that exits before its last report. `equal_failures` reads it there, because a
-# ledger has no other field for it; so the text must not change.
+# `equal_failures` looks for this text in the recorded error of a program that exits before its last report. A ledger
+# has no other field for it, so the text must not change.
 MISSING_REPORT_MARKER = "its last report"
 MEMBERS_FOLDER = "members"  # has the reports, logs and checkpoints of programs
 
@@ -74,8 +74,8 @@ class Trainer(Protocol):
 
     sections: tuple[str, ...]
     is_local: bool  # whether packs run by default in processes of this machine, also on its GPUs
-    inline_curves: bool  # whether small curves are written to the ledger, because packs are too many for files
-    member_class: type[Settings]  # declares the sections, by which single values are checked
+    inline_curves: bool  # whether small curves are written to the ledger, because there are too many packs for files
+    member_class: type[Settings]  # declares the sections; single values are checked against it
     max_equal_failures: int | None  # the number of first packs that end the sweep if all fail with the same error
 
     # Members: built from sections of a sweep file, or from a record

@@ -24,7 +24,7 @@ class PackWork:
     weights_folder: str | None = None  # of final weights, None if they are not kept
     stop_file: str = ""  # a file in `folder`: while it exists, packs stop after their next evaluation
 
-    # Resources and limits: GPUs may be fractions of one; hours are those of one member of a program.
+    # Resources and limits: `gpus` may be a fraction; hours are for one member of a program.
     cpus: int
     gpus: float
     heartbeat_timeout: float

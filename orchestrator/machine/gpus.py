@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-ASSUMED_BYTES = 16 * 2**30  # memory of a GPU that cannot be queried, such as on a machine that has not started
+ASSUMED_BYTES = 16 * 2**30  # memory of a GPU that cannot be queried, for example because its machine has not started
 QUERY_TIMEOUT_SECONDS = 30.0
 ALLOCATOR_SHARE = 0.95  # share of a pack's memory for torch's allocator; the rest is for the CUDA context
 _NVIDIA_SMI = ("nvidia-smi", "--query-gpu=memory.total,mig.mode.current", "--format=csv,noheader,nounits")

@@ -131,7 +131,7 @@ class MirroredLedger(Ledger):
         super().close()
 
     def _keep_copying(self) -> None:
-        """Copy until the ledger is closed, with pauses that are long compared with the copies; runs in a thread."""
+        """Copy until the ledger is closed, and pause at least four times as long as a copy took; runs in a thread."""
         pause = 0.0
         while not self._ending.wait(pause):
             began = time.monotonic()

@@ -90,7 +90,7 @@ def send_weights(work: PackWork, evaluation: Evaluation) -> None:
 
 @dataclass(kw_only=True)
 class MirroredCheckpoints(Checkpoints):
-    """Checkpoints that a thread copies to the address of their folder, always the newest, while training continues.
+    """Checkpoints; while training continues, a thread copies the newest one to the address of their folder.
 
     A lost copy only costs time: the pack is trained again from an older checkpoint, with the same results.
     """

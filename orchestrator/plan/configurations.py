@@ -116,7 +116,7 @@ def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigEr
         domain = next((key for key in values if problem.key == key or problem.key.startswith(f"{key}.")), None)
         source = f"drawn from space.{domain}" if domain in spec.space else "given by search.listed"
         message = problem.message if domain is None else f"{problem.message} ({source})"
-        # A problem without a value, such as an error of the user's code, is not one of null.
+        # A problem without a value, such as an error of the user's code, must not show the value null.
         has_value = problem.given is not None or read_key(assign_values(spec, values), problem.key) is None
         given = problem.given if has_value else ABSENT
         details = {"given": given, "allowed": problem.allowed, "nearest": problem.nearest}

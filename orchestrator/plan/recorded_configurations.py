@@ -143,12 +143,12 @@ def list_recorded_values(spec: SweepSpec, recorded: Sequence[RecordedConfigurati
     """Return the values of recorded configurations, with explicit values for defaults that have changed."""
     recorded_values = []
     for configuration in recorded:
-        # A default is set as a whole below, so drawn keys inside it are left out.
+        # Defaults are set as a whole below, so leave out the drawn keys inside them.
         defaults = find_changed_defaults(spec, configuration)
         prefixes = tuple(f"{key}." for key in defaults)
         values = {key: value for key, value in configuration.values.items() if not key.startswith(prefixes)}
 
-        # A section that was drawn, as a name or a mapping, gets the default inside; keys below it would be refused.
+        # Put a default into a section that was drawn, as a name or a mapping, because keys below it would be refused.
         for key, value in defaults.items():
             section, _, field = key.partition(".")
             section_value = values.get(section)

@@ -35,7 +35,7 @@ class PlannedRound:
 
     @property
     def share(self) -> float:
-        """The share of the steps of its members that is trained; 1 without rungs."""
+        """The share of its members' steps that are trained; 1 without rungs."""
         if not self.rungs:
             return 1.0
         starts = (0, *(step for step, _ in self.rungs))

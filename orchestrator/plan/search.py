@@ -2,10 +2,10 @@
 
 Configuration number `n` belongs to draw `n // G` and grid point `n % G` of G grid points; if values were added to a
 grid, earlier numbers keep their draws and points. A draw of the samplers random and qmc depends only on (search seed,
-draw). The sampler tpe works in generations: a new study gets the scores of all earlier configurations, in the order of
-their numbers, and the next generation is drawn. So its draws depend on results, but not on restarts or on the
-order in which packs finish. The result of a configuration is its score: the median over seeds, with failed seeds
-counted according to `objective.failed_seeds`.
+draw). The sampler tpe works in generations: a new study gets the scores of all earlier configurations by number, then
+draws the next generation. So its draws depend on results, but not on restarts or on the order in which packs finish.
+The result of a configuration is its score: the median over seeds, with failed seeds counted according to
+`objective.failed_seeds`.
 """
 
 import hashlib
@@ -76,8 +76,7 @@ def list_generations(spec: SweepSpec) -> list[range]:
 def draw_sample(spec: SweepSpec, count: int) -> list[Draw]:
     """Return every grid point, and at least `count` configurations if the random domains have that many.
 
-    The sampler tpe draws later generations from results, beyond the first `configurations` random draws; its sample is
-    drawn at random, with at least `count` configurations.
+    Later draws of the sampler tpe depend on results, so its sample is drawn at random.
     """
     if spec.search.sampler == "listed":
         return draw_configurations(spec, range(count_configurations(spec)))
@@ -96,8 +95,8 @@ def draw_configurations(
 ) -> list[Draw]:
     """Return the draws of a generation.
 
-    results: those of all earlier configurations, by number; only tpe reads them. earlier_draws: the draws of
-    earlier runs by number, possibly of a grid with fewer values.
+    results: of all earlier configurations, by number; only tpe reads them. earlier_draws: the draws of earlier runs by
+    number, possibly of a grid with fewer values.
     """
     if spec.search.sampler == "listed":
         listed = make_plain(spec.search.listed or ())

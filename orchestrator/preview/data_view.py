@@ -92,6 +92,6 @@ def _format_example(task: Task, batch: Batch, row: int) -> Example:
 
 
 def _draw_batches(member: MemberConfig, step: int) -> Sequence[Batch]:
-    """Return the training batches of a step, those that a sweep with this member draws."""
+    """Return the training batches of a step, as a sweep with this member draws them."""
     stream = Stream(torch.tensor([member.seed]), "data", torch.tensor(step))
     return member.task.training_batches(stream, member.training.batch_size)

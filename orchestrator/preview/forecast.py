@@ -35,7 +35,7 @@ MAX_MEASURED = 8  # structures, the most expensive ones; the time of others foll
 MAX_STEP_OPERATIONS = 1e12  # a minute on one core; larger steps are not measured
 MAX_MEMORY_SHARE = 0.5  # of the free memory; steps that need more are not measured
 
-TIME = "estimated time"  # the label of the row with the only estimate
+TIME = "estimated time"  # the label of the only row with an estimate
 
 TextRow = tuple[str, str]
 BudgetUse = Mapping[str, float | None]
@@ -168,7 +168,7 @@ def _describe_packs(
 
     `examples` and `costs` are a member of each structure and its cost, by structural key.
     """
-    # Packs of different structures may need different memory, so the largest is looked for among all.
+    # Packs of different structures may need different memory, so find the largest among all.
     sizes = sorted(Counter(len(pack.members) for pack in packs).items(), reverse=True)
     pack_sizes = " and ".join(
         f"{format_count(count, 'pack')} of {format_count(size, 'member')}" for size, count in sizes

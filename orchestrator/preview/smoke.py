@@ -116,7 +116,7 @@ def _raising_smoke_failed(configuration: str, files: frozenset[str]) -> Iterator
     except LengthwiseError:
         raise
     except (Exception, SystemExit) as error:
-        # Frames of lengthwise or torch would bury the user's line; without a line of the user all are needed.
+        # Frames of lengthwise or torch would bury the user's line; if there is no such line, show all frames.
         frames = traceback.extract_tb(error.__traceback__)
         shown_frames: list[Any] = [frame for frame in frames if frame.filename in files] or list(frames)[1:]
         text = describe_exception(error, [(frame.filename, frame.lineno) for frame in shown_frames])
@@ -130,7 +130,7 @@ class _FirstReport:
     step = 0
 
     def report(self, evaluation: Evaluation) -> bool:
-        """Keep the step of the first report, and return that the member shall stop."""
+        """Store the step of the first report, and return True, which stops the member."""
         self.step = self.step or evaluation.step
         return True
 
@@ -149,7 +149,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
     with TemporaryDirectory(prefix="lengthwise-") as temporary:
         folder = Path(temporary)
 
-        # A sweep runs kept copies, so a file that would be missing there must be missing here.
+        # A sweep runs copies of the user's files, so a file that it would not copy must be missing here, too.
         sources = [*import_spec_modules(spec), *trainer.find_sources([member], spec.folder)]
         modules = [source.to_fields() for source in sources]
         for source, fields in zip(sources, make_worker_modules(folder, modules), strict=True):

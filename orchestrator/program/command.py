@@ -66,7 +66,7 @@ def fill_words(words: Sequence[str], values: PlaceholderValues) -> list[str]:
         if key not in placed and by_name[key] is not None and not isinstance(by_name[key], Mapping)
     }
 
-    # Of `--lr ${config.lr}` with null, the option before the placeholder must go as well.
+    # If the value in `--lr ${config.lr}` is null, the option before the placeholder must go as well.
     filled: list[str] = []
     for previous, word in zip(["", *words], words, strict=False):
         names = _find_placeholders([word])

@@ -16,7 +16,7 @@ from orchestrator.program.reports import MergedReports
 USAGE_ERROR = 2  # the exit code of argparse
 RESTART_CODE = 75  # EX_TEMPFAIL: a program that exits with it is started again, and has not failed
 _FIRST_LINES, _LAST_LINES = 10, 40  # shown lines of a log
-_SHOWN_BYTES = 10_000  # at most, of the first and of the last lines: a line may be as long as the log
+_SHOWN_BYTES = 10_000  # limit for the first and for the last lines, because a line may be as long as the log
 _MAX_LINE_CHARACTERS = 300  # of the line that explains a failure
 _PROBE_BYTES = 2**20  # a disk with less free space counts as full
 _CLIENT = "lengthwise.py"
@@ -50,7 +50,7 @@ class ReachedLimit(NamedTuple):
 
 
 def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedReports, start_step: int) -> bool:
-    """Return True if a program that ended early asked by RESTART_CODE to be started again, else raise ProgramEnded.
+    """Return True if a program exited with RESTART_CODE, so that it is started again, else raise ProgramEnded.
 
     code: its exit code, -N if signal N killed it. limit: which limit stopped it, else None. log: of this
     attempt, in the folder of the member. reports: of all attempts. start_step: the last complete step when this attempt

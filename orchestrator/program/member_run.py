@@ -419,7 +419,7 @@ class _MemberRun:
 
 
 def _read_whole_lines(path: Path, offset: int) -> bytes:
-    """Return the lines of a file from a byte offset on; a last line without newline may still be being written."""
+    """Return the complete lines of a file from a byte offset on, without a last line that is still being written."""
     with path.open("rb") as file:
         file.seek(offset)
         content = file.read()

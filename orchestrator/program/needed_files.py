@@ -47,7 +47,7 @@ def _read_imports(path: Path) -> Iterator[tuple[str, int]]:
     except (SyntaxError, ValueError):  # Python reports it better when it runs the file
         return
 
-    # In `from a import b`, b may be a module, so a.b is searched; a class b is not found below a, which is enough.
+    # In `from a import b`, b may be a module, so search a.b; if b is a class, this finds the files of a alone.
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, 0) for alias in node.names)

@@ -1,9 +1,9 @@
 """Start a program below a supervisor, ask it to end, and leave none of its processes behind, whatever was killed.
 
-If the worker or the parent of the supervisor is killed, the supervisor ends all processes; if the supervisor is killed,
-its parent does; if both are killed, the worker does, and without a worker the next attempt, before it begins. Processes
-without a supervisor are found by LENGTHWISE_LOCK, which is in the environment of every process of a member (on Linux;
-elsewhere only the program's process group is known).
+If the worker or the parent of the supervisor is killed, the supervisor ends all processes. If the supervisor is killed,
+its parent ends them. If both are killed, the worker ends them, or without a worker the next attempt before it begins.
+Processes without a supervisor are found by LENGTHWISE_LOCK, which is in the environment of every process of a member
+(on Linux; elsewhere only the program's process group is known).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def try_lock(path: Path) -> MemberLock | None:
         pass
 
     # A first attempt leaves nothing behind, so the search through all processes is skipped.
-    os.ftruncate(descriptor, 0)  # of the process id that an earlier supervisor has written
+    os.ftruncate(descriptor, 0)  # removes the process id that an earlier supervisor has written
     lock = MemberLock(path.absolute(), descriptor)
     if not is_first and sys.platform == "linux":
         kill_leftovers(lock.path)
@@ -141,8 +141,8 @@ def kill_leftovers(lock: Path, seconds: float = 5.0) -> None:
             os.killpg(int(lock.read_text()), signal.SIGKILL)
         return
 
-    # Repeated, because a process may start another one before it is killed. A supervisor comes last: it ends the rest
-    # if this process is killed before it has done so.
+    # Repeated, because a process may start another one before it is killed. Supervisors come last, because they end the
+    # rest if this process is killed meanwhile.
     deadline = time.monotonic() + seconds
     while alive := _find_processes(lock):
         for process_id in [process_id for process_id in alive if not _is_supervisor(process_id)] or alive:

@@ -61,7 +61,7 @@ class ProgramSettings(Settings):
             yield Problem(key="function", given=self.function, message=message, allowed="such as my_training.train")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, without those that are not given."""
+        """Return the given settings as plain values."""
         return {key: value for key, value in super().to_dict().items() if value not in (None, [])}
 
     @property
@@ -102,7 +102,7 @@ class ProgramEvaluation(Settings):
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of metrics, of repeated lengths and averages, and of trained lengths."""
-        # They are axes of the recorded arrays.
+        # Lengths and averages are axes of the recorded arrays.
         for name in ("lengths", "averages"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
@@ -121,7 +121,7 @@ class ProgramEvaluation(Settings):
             if isinstance(metric, Mapping):
                 yield from _find_metric_problems(name, metric)
 
-        # Of a mapping only the form is checked; `ProgramMember` knows whether config has its key.
+        # Check only the form of a mapping; `ProgramMember` knows whether config has its key.
         trained = self.trained_lengths
         if isinstance(trained, Mapping) and (
             trained.keys() != {"up_to"} or not str(trained["up_to"]).startswith("config.")
@@ -226,7 +226,7 @@ class ProgramMember(Settings):
         return tuple(range(1, (self._find_longest_trained() or 0) + 1)) if isinstance(trained, Mapping) else trained
 
     def _find_longest_trained(self) -> int | None:
-        """Return the value of the key under `up_to`; None without `up_to`, and unless it is a whole number from 1."""
+        """Return the value of the key under `up_to`; None without `up_to`, or if it is no whole number from 1."""
         trained = self.evaluation.trained_lengths
         key = trained["up_to"].removeprefix("config.") if isinstance(trained, Mapping) else ""
         value = read_key(self.config, key)

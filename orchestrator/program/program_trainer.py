@@ -179,7 +179,7 @@ def _find_missing_files(member: ProgramMember, root: Path) -> list[tuple[str, st
         named = list(member.program.files)
         key = "program.files"
     else:
-        # Only endings of scripts are certain to be files that exist before the start.
+        # Only words that end like scripts are certain to be files that exist before the start.
         words = [word.rpartition("=")[2] for word in member.program.words if "$" not in word]
         named = [word for word in words if word.endswith((".py", ".sh"))]
         key = "program.command"
@@ -195,7 +195,7 @@ def _describe_missing(name: str, root: Path) -> str:
 
 
 def _find_function_problems(function: str) -> list[tuple[str, str]]:
-    """Return a problem if a module, which is imported already, does not have the function."""
+    """Return a problem if the imported module lacks the function."""
     module, _, name = function.rpartition(".")
     names = vars(importlib.import_module(module))
     if callable(names.get(name)):

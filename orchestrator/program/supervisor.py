@@ -7,10 +7,10 @@ the supervisor. On Linux the supervisor is the subreaper of all processes below 
 sessions of their own, such as the ranks of torchrun; elsewhere it knows only the process group of the program. It holds
 the lock until the last of them has ended.
 
-The supervisor is a child of the process that the worker starts, because a worker of Ray that ends kills its own
-children, and nothing below them; if the supervisor is killed, that process kills the rest. SIGTERM is forwarded to the
-program, which has GRACE_SECONDS to end; SIGUSR1 kills it. The exit status is that of the program, 128 + N if signal N
-killed it, 127 if it could not be started.
+The supervisor is a child of the process that the worker starts, because an ending worker of Ray kills its own children,
+but nothing below them. If the supervisor is killed, that process kills the rest. SIGTERM is forwarded to the program,
+which has GRACE_SECONDS to end; SIGUSR1 kills it. The exit status is that of the program, 128 + N if signal N killed it,
+127 if it could not be started.
 """
 
 import ctypes

@@ -37,7 +37,7 @@ def repair(folder: Path) -> list[str]:
     """Cut the ledger in `folder` after its last good record, and drop records that need damaged curves.
 
     Returns sentences about the damage and the repair. The damaged file is kept in the same folder, under a new name. A
-    sound ledger is not changed, also if its last line is torn, which `resume` drops. Raises NotASweep, SweepLocked,
+    sound ledger is not changed, even if its last line is torn; `resume` drops that line. Raises NotASweep, SweepLocked,
     NewerLedger, DamagedLedger if even the first record is damaged, DamagedCurves for a sweep at an address, and
     LedgerError if nothing can be written.
     """
@@ -57,7 +57,7 @@ def repair(folder: Path) -> list[str]:
                 f"{path} is sound ({format_count(len(records), 'record')}), and so are the curves; nothing was changed"
             ]
 
-        # Only records that need damaged curves are dropped, unless others depend on those in turn.
+        # Drop only the records that need damaged curves, unless the kept records contradict each other without them.
         kept_records, lost_records = _split_by_dependence(SweepState.replay(folder, records), records, damaged_records)
         try:
             SweepState.replay(folder, kept_records)

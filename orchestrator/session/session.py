@@ -77,9 +77,9 @@ class Session:
             add_record(self.ledger, state, "end", status="interrupted", message=reason)
 
     def record_end(self, state: SweepState, stopped_by: Sequence[Limit] = ()) -> None:
-        """Record whether the sweep is complete, failed or stopped by limits of its budget, unless that is recorded.
+        """Record whether the sweep is complete, failed or stopped by limits of its budget, unless its end is recorded.
 
-        Signals wait until it is recorded.
+        Signals wait until the record is written.
         """
         if state.end_status not in ("complete", "failed", STOPPED):
             # A budget that is used up outweighs the results so far.

@@ -10,7 +10,7 @@ from search_spaces.grammar.load import Reading
 
 
 def check_sweep_file(reading: Reading, storage: Path | None) -> SweepSpec:
-    """Return the checked specification with its initial weights, of sweeps in `storage`, resolved.
+    """Return the checked specification; initial weights of other sweeps are looked up in `storage`.
 
     Raises SweepFileError with every problem of the file.
     """

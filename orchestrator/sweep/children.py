@@ -21,7 +21,7 @@ class SweepChildren:
             self.workers.close()
 
     def close_unneeded_host(self, scheduler: str) -> None:
-        """End the host of workers if `auto` has become another scheduler than local."""
+        """End the host of workers if `auto` has chosen a scheduler other than local."""
         if scheduler != "local" and self.workers is not None:
             self.workers.close()
             self.workers = None

@@ -66,7 +66,7 @@ def plan_confirmation(
     refuse_imported(state)
     import_recorded(state)
 
-    # Before the end of a sweep the best so far may not stay the best, so the user must allow it.
+    # The best configurations may change until the sweep ends, so the user must allow an earlier confirmation.
     result = summarise(state)
     if not allow_unfinished:
         refuse_unfinished(result, str(state.folder), "or confirm the best so far with --allow-unfinished")

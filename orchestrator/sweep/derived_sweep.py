@@ -58,8 +58,8 @@ def make_listed_spec(
 ) -> SweepSpec:
     """Return the specification of a new sweep in the same storage that lists chosen configurations of this sweep.
 
-    `header` has its name, description and seeds; `action` is the participle of error messages, such as "confirmed".
-    Raises UserError if the current code would train something else, SweepExists if the name is taken.
+    `header` has its name, description and seeds; `action` completes error messages, such as "confirmed". Raises
+    UserError if the current code would train something else, SweepExists if the name is taken.
     """
     # The two sweeps are compared, so the current code must train the same as the code of this sweep did.
     allowed = f"{', '.join(SETTINGS)} (--name sets the name)"

@@ -301,7 +301,7 @@ def _find_selected_ids(state: SweepState, top: int | None, labels: Sequence[str]
 
 def _choose_new_seeds(option: str, planned_seeds: Sequence[int], sweep_by_seed: dict[int, str]) -> tuple[int, ...]:
     """Return the seeds to add: listed, or the smallest unused seeds up to a number."""
-    # A number of seeds, in all or with + of new ones.
+    # A number of seeds: the total, or with + the number of new seeds.
     text = "".join(option.split())
     if re.fullmatch(r"\+?[0-9]{1,10}", text):
         number = int(text) if text.startswith("+") else int(text) - len(planned_seeds)

@@ -125,7 +125,7 @@ class _WeightsResolver:
         if seeds == "same":
             kept = list_kept_weights(state)
             chosen_seeds = [seed for seed in sorted(configuration.members) if (configuration.config_id, seed) in kept]
-            # Without kept weights any seed will do: `open_weights` says why there are none.
+            # Without kept weights open any seed, because `open_weights` reports why there are none.
             chosen_seeds = chosen_seeds or sorted(configuration.members)[:1]
         elif isinstance(seeds, int) and not isinstance(seeds, bool):
             chosen_seeds = [seeds]

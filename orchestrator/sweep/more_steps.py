@@ -56,9 +56,9 @@ def plan_more_steps(
 ) -> DerivedSweep:
     """Return the sweep that trains configurations of this sweep up to `steps`; writes nothing.
 
-    It trains the `top` best, those with `labels`, or all. Raises UserError if the sweep is unfinished, has no
-    checkpoints, or if its shorter training is not the beginning of the longer one, with the reason; and what
-    `make_listed_spec` raises.
+    It trains the `top` best configurations, those with `labels`, or all. Raises what `make_listed_spec` raises, and
+    UserError with the reason if the sweep is unfinished or has no checkpoints, or if more steps would change its first
+    steps.
     """
     refuse_imported(state)
     refuse_program(state.spec, f"--steps {steps}")
@@ -117,7 +117,7 @@ def _make_origin(
     state: SweepState, steps: int, pairs: Sequence[tuple[ConfigurationState, Configuration]]
 ) -> dict[str, Any]:
     """Return the provenance of a sweep that trains the second configuration of each pair from the first."""
-    # Of new configurations with the same id the first counts, so it is written last.
+    # If new configurations have the same id, the first one counts, so it is written last.
     continued = {
         new.config_id: {
             "config_id": old.config_id,

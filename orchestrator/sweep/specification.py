@@ -66,7 +66,7 @@ def advise_existing(state: SweepState, folder: Path, *, has_changed_code: bool =
 
 
 def _list_edited_modules(spec: SweepSpec, state: SweepState) -> list[str]:
-    """Return the modules of a sweep that the files beside the sweep file have in another version."""
+    """Return the modules of a sweep whose current files differ from the recorded ones."""
     recorded = {fields["module"]: fields["sha256"] for fields in state.modules}
     folders = [Path.cwd()] if spec.folder is None else [spec.folder, Path.cwd()]
     edited_modules = []

@@ -21,7 +21,7 @@ def write_start(folder: Path, *, program: bool, force: bool = False) -> list[str
     sources = sorted(path for path in (START_FOLDER / ("program" if program else "own")).iterdir() if path.is_file())
     check_targets([folder / source.name for source in sources], force=force, new_folders=(folder, *folder.parents))
 
-    # The lines say which files were replaced, because --force may hit one that is not from here.
+    # The lines say which files were replaced, because --force may replace a file of the user.
     replaced = {source.name for source in sources if (folder / source.name).exists()}
 
     # A folder whose name is not valid for a sweep keeps the name in the file.

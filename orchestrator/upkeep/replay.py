@@ -104,7 +104,7 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     if not recorded:
         raise UserError(f"{state.folder}: {member} has no recorded curves yet")
 
-    # Refuse before training what cannot give the same results here.
+    # Before training, refuse a member that cannot give the same results here.
     import_recorded(state)
     refuse_changed_results([chosen], f"{member} cannot be trained again")
     refuse_missing_data([chosen], f"{member} cannot be trained again")

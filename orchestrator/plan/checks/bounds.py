@@ -36,7 +36,7 @@ def _make_problem(field: FieldAtKey, subkey: str, message: str, given: Any, near
 
 
 def _list_type_problems(domain: Any, field: FieldAtKey) -> list[Problem]:
-    """Return the problem of a domain of another type than its field, or with values that are no choices of it."""
+    """Return the problem of a domain whose type differs from its field's, or whose values the field does not offer."""
     # A field of choices suggests a choice; an integer field suggests int_uniform in place of uniform.
     is_whole = isinstance(domain, IntUniform)
     message, nearest = "", "choice" if field.choices is not None else None
@@ -98,7 +98,7 @@ def _find_nearest_allowed(field: FieldAtKey, value: Any) -> str | None:
     if exceeded is None or bound is None:
         return None
 
-    # An excluded bound is left by 1 for integers, else by 1e-5 of the bound, because draws have six digits.
+    # Next to an excluded bound, step by 1 for integers, else by 1e-5 of the bound, because draws have six digits.
     inward_sign = 1 if exceeded in ("low", "above") else -1
     is_excluded = exceeded in ("above", "below")
     number: float

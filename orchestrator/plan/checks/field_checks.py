@@ -229,7 +229,7 @@ def _add_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
 
 
 def _list_values(spec: SweepSpec, key: str, relevant_keys: Iterable[str], *, all_values: bool) -> list[Any]:
-    """Return the values of a choice or grid; without `all_values` one of each group that all conditions treat alike."""
+    """Return the values of a choice or grid; without `all_values` one of each group that conditions treat alike."""
     domain = spec.space[key]
     assert isinstance(domain, (Choice, Grid))
     if all_values:

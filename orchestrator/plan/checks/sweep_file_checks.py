@@ -102,7 +102,7 @@ def _import_modules(spec: SweepSpec, findings: Findings) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What `validate` says of the built configurations: their number, warnings and evaluated lengths."""
+    """The summary of built configurations for `validate`: their number, warnings and evaluated lengths."""
 
     configuration_count: int  # built configurations
     warnings: list[str]
@@ -175,12 +175,12 @@ def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
 def _build_and_report(
     spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], findings: Findings
 ) -> list[Configuration]:
-    """Return the configurations of the draws; record problems, those of single values once, at their lines."""
+    """Return the configurations of the draws; record problems at their lines, each problem of a single value once."""
     draws = list(draws)
     reported_keys = {problem.key for problem in findings.problems}
     problem_keys = check_fields(spec, findings)
 
-    # Some problems of the objective are known only once the metric of a built configuration is.
+    # Some problems of the objective depend on the metric, which is known only after configurations are built.
     try:
         built = make_configurations(spec, draws)
         if built and spec.direction_is_assumed:
@@ -217,7 +217,7 @@ def _check_declared_objective(spec: SweepSpec, draws: Iterable[tuple[int, Mappin
 
 
 def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:
-    """Return whether all that decides the configurations of a file is valid, despite its problems."""
+    """Return whether a file with problems is valid in everything that decides its configurations."""
     decisive = [*SECTIONS, "space", "search.listed", *(["search.sampler"] if spec.search.listed else [])]
     points = prod(len(domain.values) for domain in spec.space.values() if isinstance(domain, Grid))
     return points <= MAX_GRID_POINTS and not any(map(findings.is_doubtful, decisive))

@@ -13,8 +13,8 @@ from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings
 from trainers.errors import locate_in_user_code
 
-MAX_STRUCTURES = 3  # that are tried
-MAX_CONFIGURATIONS = 50  # the first of a sweep, among which they are
+MAX_STRUCTURES = 3  # whose code is tried
+MAX_CONFIGURATIONS = 50  # the first configurations of a sweep, in which structures are looked for
 MAX_SECONDS = 60.0  # of CPU time; slower code is only tried up to this limit
 
 

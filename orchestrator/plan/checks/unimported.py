@@ -1,4 +1,4 @@
-"""Find the Python file beside a sweep file that registers an unknown name, and that `imports` lacks."""
+"""Find the Python file beside a sweep file that registers an unknown name but is missing in `imports`."""
 
 import re
 from contextlib import suppress
@@ -10,7 +10,7 @@ from trainers.errors import Problem
 
 
 def suggest_import(problem: Problem, spec: SweepSpec) -> Problem:
-    """Return the problem of an unknown name with the item that `imports` lacks, if a file beside the sweep file has it.
+    """Return the problem of an unknown name, with the missing item of `imports` if a file beside the sweep file has it.
 
     Other problems are returned unchanged.
     """

@@ -19,8 +19,8 @@ from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 
-# Share of a worker's memory for the members of a pack. A step that is captured as a CUDA graph needs as much again,
-# and is only captured up to a quarter of the GPU (`cuda_graph.MAX_MEMORY_SHARE`).
+# Share of a worker's memory for the members of a pack. A step that is captured as a CUDA graph needs twice the memory;
+# it is only captured up to a quarter of the GPU (`cuda_graph.MAX_MEMORY_SHARE`).
 MEMORY_SHARE = 0.5
 
 SeedsToPack = tuple[Configuration, Sequence[int]]
@@ -43,7 +43,7 @@ class Cluster:
 
 
 class WorkerPool(NamedTuple):
-    """The number of workers and the memory of each; None as long as it equals that of the first plan."""
+    """The number of workers and the memory of each; the memory is None while it equals that of the first plan."""
 
     size: int
     bytes_per_worker: float | None = None

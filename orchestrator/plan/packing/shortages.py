@@ -14,6 +14,6 @@ class Shortage:
     bytes: int
 
     def find_max_members(self, bytes_per_worker: float) -> int:
-        """Return the maximum size of such packs: half of this one's, scaled for workers with other memory."""
+        """Return the maximum size of such packs: half the size of this pack, scaled for workers with other memory."""
         half, ratio = (self.members + 1) // 2, bytes_per_worker / max(1, self.bytes)
         return half if abs(ratio - 1) <= MEMORY_TOLERANCE else max(1, int(half * ratio))

@@ -1,8 +1,8 @@
 """Import the modules of a recorded sweep: for its results, to resume it, and on workers.
 
 `code/<start of its digest>/` in the sweep folder has a copy of each module, for workers on other machines and for
-reports drawn years later. A sweep resumes only with the code of its latest record, unless the user accepts a change,
-which the next `resume` record then contains.
+reports drawn years later. A sweep resumes only with the code of its latest record. If the user accepts a change, the
+next `resume` record contains it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,8 +54,8 @@ def add_data_folders(state: SweepState) -> None:
 def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[CodeSource, ...], list[str]]:
     """Import the modules from their recorded folders; return their sources, and messages for the user.
 
-    Raises UserCodeError for code that is missing or changed, unless `accept_change`: then the changed code is used, and
-    the copy in the sweep folder of a missing module; UntrustedCode for a sweep that is not trusted.
+    Raises UserCodeError for code that is missing or changed. With `accept_change` changed code is used instead, and the
+    copy of a missing module in the sweep folder. Raises UntrustedCode for a sweep that is not trusted.
     """
     sources, notes, problems = list[CodeSource](), list[str](), list[str]()
     accept_advice = "accept it with --accept-code-change (this is recorded)"

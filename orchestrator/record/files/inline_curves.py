@@ -61,8 +61,9 @@ def make_inline_table(evaluations: Sequence[tuple[PackState, Mapping[str, Any]]]
 class MissingCurves:
     """NaN curves of packs that never reached their last step, with the shape of another evaluation of the sweep.
 
-    An evaluation of the same structural key is preferred, and a final one: earlier evaluations of imported results may
-    lack metrics. `read_shape` returns the averages, metrics and lengths of an evaluation whose curves are in a file.
+    Evaluations of the same structural key are preferred, and final ones, because earlier evaluations of imported
+    results may lack metrics. `read_shape` returns the averages, metrics and lengths of an evaluation whose curves are
+    in a file.
     """
 
     def __init__(self, state: SweepState, read_shape: Callable[[Mapping[str, Any]], tuple[list[Any], ...]]) -> None:

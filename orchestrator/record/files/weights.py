@@ -41,7 +41,7 @@ def load_member_weights(
 ) -> dict[str, Array]:
     """Return the final weights of one member of the sweep in `folder`, by the names of `Model.parameters`.
 
-    `configuration` is its label, such as "#7", its number, its config_id or the start of that; `average` is a label of
+    `configuration` is its label, such as "#7", its number, its config_id or a start of it; `average` is a label of
     training.averages, or `raw`. Raises UserError for an unknown configuration, seed or average and for missing weights,
     DamagedWeights with the file if it is damaged, and what reading the ledger raises.
     """
@@ -85,7 +85,7 @@ def list_kept_weights(state: SweepState) -> dict[tuple[str, int], WeightsLocatio
 
 
 def make_weights_fields(files: Iterable[WeightsFile | None]) -> list[dict[str, Any] | None]:
-    """Return the fields of a pack's files for its record, in the order of its members; None for members without one."""
+    """Return the recorded fields of a pack's weights files, in the order of its members; None for a missing file."""
     return [{"name": file.name, "sha256": file.sha256, "bytes": file.bytes} if file else None for file in files]
 
 

@@ -78,7 +78,7 @@ def decode_record(line: bytes) -> Record:
     except RecursionError:
         raise ValueError("the line is nested too deeply") from None
 
-    # A right checksum does not make a record: the types are checked, because readers rely on them.
+    # A line with a valid checksum may be no record. The types are checked, because readers rely on them.
     try:
         record = Record(value["seq"], value["time"], value["kind"], value["data"])
     except (KeyError, TypeError):
@@ -112,7 +112,7 @@ def _make_json_value(value: Any, where: str) -> Any:
 
 
 def _restore_float(value: dict[str, Any]) -> Any:
-    """Return the float of a JSON object that `_make_json_value` wrote for one, and other objects as they are."""
+    """Return the float that `_make_json_value` wrote as this JSON object; other objects are returned unchanged."""
     if value.keys() != {"$float"}:
         return value
     if not isinstance(value["$float"], str):

@@ -41,9 +41,9 @@ class MemberState:
 class ConfigurationState:
     """State of a configuration with its members by seed; `score` is None until `is_scored`, and also if it failed.
 
-    `measurements_digest` names its metrics and lengths in `SweepState.measurements_by_digest`.
-    `seeds_failed` is the number of seeds that the score counted as failed. `pruned_at` is the step of the rung at which
-    a race pruned it; it never has a score then.
+    `measurements_digest` names its metrics and lengths in `SweepState.measurements_by_digest`. `seeds_failed` is the
+    number of seeds that the score counted as failed. `pruned_at` is the step of the rung at which a race pruned it; a
+    pruned configuration has no score.
     """
 
     config_id: str

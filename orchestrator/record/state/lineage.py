@@ -100,8 +100,8 @@ def list_planned_seeds(state: SweepState) -> set[int]:
 def find_used_seeds(state: SweepState) -> dict[int, str]:
     """Return the seeds used by the sweep or its chain of confirmations, with the name of the sweep that used each.
 
-    Includes those of the sweep that it continues, with its confirmations. Raises what `read_lineages` raises for an
-    unreadable ledger in the storage folder, because its seeds are unknown.
+    Includes the seeds of the sweep that it continues, and of the confirmations of that sweep. Raises what
+    `read_lineages` raises for an unreadable ledger in the storage folder, because its seeds are unknown.
     """
     sweep_by_seed: dict[int, str] = {}
     for sweep in reversed(_load_continued_sweeps(state)):
@@ -139,7 +139,7 @@ def find_seeds_of_other_sweeps(state: SweepState, *, strict: bool) -> dict[int, 
 
 
 def list_checkpoint_sources(state: SweepState, pack: PackState) -> list[list[tuple[str, str, int]]]:
-    """Return lists of (folder, config_id there, seed), one per member, of possible checkpoints of a pack's members.
+    """Return the possible checkpoints of a pack's members: lists of a (folder, config_id there, seed) per member.
 
     Use the first list whose folders all have checkpoints. The replaced packs come first, newest first, then the packs
     of the sweep that this sweep continues.

@@ -161,7 +161,7 @@ def retract_empty_decision(
     configurations: Mapping[str, ConfigurationState],
     packs: Iterable[PackState],
 ) -> None:
-    """Undo the last decision if no configuration survived because packs failed; it is decided again.
+    """Undo the last decision if no configuration survived because packs failed, so that it is decided again.
 
     Packs that ended at a rung are reopened.
     """

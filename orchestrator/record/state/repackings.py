@@ -113,7 +113,7 @@ def apply_repacking(
 def prepare_replacement(
     pack: PackState, earlier: Sequence[str] | None, out_of_memory_pack: PackState | None, rungs: Sequence[RungDecision]
 ) -> None:
-    """Apply the decided rungs to a new pack, and set the packs in `earlier` whose checkpoints it resumes, if any."""
+    """Apply the decided rungs to a new pack, and note the `earlier` packs whose checkpoints it resumes."""
     for rung in rungs:  # also for packs that failed before their first evaluation and are retried
         pack.prune(rung.pruned, rung.step)
     if earlier and out_of_memory_pack is not None:

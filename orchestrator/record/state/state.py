@@ -363,7 +363,7 @@ class SweepState:
                 raise self._make_damage_error(record, f"seeds added to unknown configuration {config_id}")
             self.additional_seeds[config_id] = self.additional_seeds.get(config_id, frozenset()).union(seeds)
 
-        # A score over the old seeds is not that of all seeds.
+        # A score over the old seeds does not cover the new ones.
         for config_id, seeds in seeds_before.items():
             if set(self.list_planned_seeds(config_id)) > seeds:
                 self.configurations[config_id].drop_score()

@@ -12,7 +12,7 @@ class Situation:
 
     waiting_ids: Collection[str] = ()  # of packs
     running_ids: Collection[str] = ()  # of the packs that workers train
-    # Returns the first pack of the queue that fits into the budget, or None and the limits that none fits into.
+    # Returns the first pack of the queue that fits into the budget, or None and the limits that its first pack exceeds.
     find_pack_within_budget: Callable[[], tuple[str | None, Sequence[Limit]]] = lambda: (None, ())
     generation: range | None = None  # numbers of the configurations that are drawn next; None if all are drawn
     is_scored: bool = True  # whether all earlier configurations have their scores

@@ -99,7 +99,7 @@ class SweepDriver:
         # The queue of packs, and the limits at which it stops.
         self._workers = WorkerPool(workers)
         self.queue: deque[str] = deque()
-        self.stopped_by: Sequence[Limit] = ()  # the limits of the budget because of which no more packs are handed out
+        self.stopped_by: Sequence[Limit] = ()  # the limits of the budget that have stopped the sweep
         self._budget = SweepBudget(spec, state, max_seconds)
         self._stop_file = state.folder / STOP_FILE
         self.remove_stop_file()  # of a driver that was killed
@@ -206,7 +206,7 @@ class SweepDriver:
         self._say(f"{self._describe_pack(pack_id)}: {text}")
 
     def replace_by_smaller_packs(self, pack_id: str, error: str) -> bool:
-        """Cut the pack, and those like it that no worker has begun, into smaller ones; return whether it was cut."""
+        """Cut the pack, and similar packs that no worker has begun, into smaller ones; return whether it was cut."""
         pack, device = self.state.packs[pack_id], self._environments.get_device(pack_id)
         shortage = make_shortage_fields(pack, self._packer, device, error, self.running[pack_id].seconds)
         waiting = self._repack([*self.queue, pack_id], shortage) if shortage else None
@@ -226,7 +226,7 @@ class SweepDriver:
         self._say(f"{self._describe_pack(pack_id)}: {shown_error}; retrying {start}")
 
     def on_complete(self, pack_id: str) -> None:
-        """Close the pack and score the configurations that are finished by it; one that was stopped stays open."""
+        """Close the pack and score the configurations that it finishes; a stopped pack stays open."""
         # A pack that was stopped, or waits at a rung, gets no end record, so that it is resumed later.
         if self.state.packs[pack_id].has_last_evaluation:
             self._record_pack_end(pack_id, "complete", None)
@@ -310,7 +310,7 @@ class SweepDriver:
         )
 
     def _resume_recorded(self) -> None:
-        """Queue the unfinished packs of a recorded sweep, and record ends and scores that a killed driver did not.
+        """Queue the unfinished packs of a recorded sweep, and record the ends and scores that a killed driver left out.
 
         Queued are packs without an end (`_resume_packs`) and seeds without a pack (`find_missing_members`). Generations
         that were not drawn are left to `decide`.
@@ -370,7 +370,7 @@ class SweepDriver:
     def _plan_packs(
         self, config_ids: set[str], is_queued: bool, built_by_id: Mapping[str, Configuration] | None = None
     ) -> None:
-        """Record packs for every member of these configurations that is in none.
+        """Record packs for the members of these configurations that have no pack.
 
         `built_by_id`: configurations that are already built, by config_id.
         """
@@ -402,7 +402,7 @@ class SweepDriver:
         return error
 
     def _record_pack_end(self, pack_id: str, status: str, error: str | None) -> None:
-        """Record the end of a pack, and the scores of configurations that are finished by it."""
+        """Record the end of a pack, and the scores of the configurations that it finishes."""
         pack = self.state.packs[pack_id]
         running = self.running.pop(pack_id, RunningPack())  # a resumed driver only closes packs that have ended
         seconds = max(running.seconds, pack.seconds)

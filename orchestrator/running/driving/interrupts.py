@@ -56,7 +56,7 @@ class Interrupts:
         return self
 
     def install_handlers(self) -> None:
-        """Set our signal handlers (again): `ray.init` puts its own in their place."""
+        """Set our signal handlers, also again after `ray.init`, which replaces them."""
         for number in SIGNALS:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._handle)

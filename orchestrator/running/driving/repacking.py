@@ -1,4 +1,4 @@
-"""Decide whether waiting packs, or a pack that ran out of memory, are repacked, and make the record of it."""
+"""Decide whether waiting packs, or a pack that ran out of memory, are repacked, and make the fields of the record."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict

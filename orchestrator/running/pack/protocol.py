@@ -56,7 +56,7 @@ class Driver(Protocol):
         """Called with a sentence for the user."""
 
     def replace_by_smaller_packs(self, pack_id: str, error: str) -> bool:
-        """Called before a pack that ran out of memory is retried; returns whether smaller ones take its place."""
+        """Called before a pack that ran out of memory is retried; returns whether smaller packs replace it."""
 
     def on_retry(self, pack_id: str, error: str, trace: str | None) -> None:
         """Called when the pack has died and will be retried; `trace` is the traceback of an exception."""
@@ -101,7 +101,7 @@ class _ShieldedDriver:
 
 @contextmanager
 def shield_driver(driver: Driver) -> Iterator[Driver]:
-    """Yield the driver for a block that catches the exceptions of packs: those of the driver leave it unchanged."""
+    """Yield the driver for a block that catches exceptions of packs; those of the driver are raised unchanged."""
     try:
         yield cast(Driver, _ShieldedDriver(driver))
     except DriverStopped as stopped:

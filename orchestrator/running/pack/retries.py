@@ -80,7 +80,7 @@ class Retries:
 def make_death(
     error: BaseException, user_files: Collection[str] = (), copies: Mapping[str, str] = MappingProxyType({})
 ) -> Death:
-    """Return the death by an exception, with the line that raised it; `user_files` are those of the user's modules.
+    """Return the death by an exception, with the line that raised it; `user_files` are the files of the user's modules.
 
     Exceptions from these files are not retried, except OSError and exceptions for lack of memory. Packs run copies of
     the user's files; message and traceback name the files that the user edits, by `copies` (`map_copies`).

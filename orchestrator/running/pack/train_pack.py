@@ -119,7 +119,7 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
         messages.clear()
 
     # Tune retries a pack that raises, so a death that must not be retried is only reported. Out of memory is reported,
-    # too, before it is raised: the driver first decides whether smaller packs take the place of this pack.
+    # too, before it is raised: the driver first decides whether smaller packs replace this pack.
     folder = Path(work.folder)
     with raise_out_of_space(folder), Watchdog(work.heartbeat_timeout, prepare_stack_file(work)) as watchdog:
         try:
@@ -141,7 +141,7 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
 
 
 class PackRaised(Exception):  # noqa: N818 - named by what happened to the pack
-    """An exception of a pack as text: text reaches the driver, whatever the class of the exception."""
+    """An exception of a pack as text, which reaches the driver whatever the class of the exception."""
 
     def __init__(self, message: str, trace: str | None, retry: RetryRule) -> None:
         self.message = message
@@ -203,7 +203,7 @@ def get_stack_file(folder: Path, pack_id: str) -> Path:
 
 
 def read_watchdog_report(path: Path, seconds: float) -> tuple[str, str] | None:
-    """Return the error and the stacks of a pack that its watchdog ended after `seconds`, None if it ended none."""
+    """Return the error and the stacks of a pack that its watchdog ended after `seconds`; None for any other pack."""
     if not path.exists() or not path.stat().st_size:
         return None
     trace = path.read_text(encoding="utf-8", errors="replace")[-MAX_TRACE:]

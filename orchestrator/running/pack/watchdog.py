@@ -59,9 +59,9 @@ class HeartbeatTimeout(BaseException):
 class LocalWatchdog:
     """Raises HeartbeatTimeout in the main thread after `seconds` without a heartbeat; first writes all stacks.
 
-    For packs in the process of their driver, which must not end. It can therefore stop a pack only while that runs
-    Python code, not while it hangs inside a library. The file at `path` is kept only if it has stacks. While a debugger
-    holds the pack, the timeout is restarted.
+    For packs in the process of their driver, which must not end. It can therefore stop a pack that runs Python code,
+    but not one that hangs inside a library. The file at `path` is kept only if it has stacks. While a debugger holds
+    the pack, the timeout is restarted.
     """
 
     def __init__(self, seconds: float, path: Path) -> None:

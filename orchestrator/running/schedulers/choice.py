@@ -1,4 +1,4 @@
-"""Chooses and starts the scheduler of a sweep. Ray is imported only if it is chosen."""
+"""Choose and start the scheduler of a sweep. Ray is imported only if it is chosen."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
         return "ray", "packs need a GPU"
 
     # Otherwise the training time decides, because Ray takes seconds to start. It is estimated by operations, so the
-    # reason names no time: `plan` measures a step, and shows that.
+    # reason names no time; `plan` measures a step and shows the time.
     workers = describe_machine(resources.cpus, max_workers=resources.workers).workers
     members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
     seconds = mean(map(trainer.estimate_seconds, islice(examples, EXAMPLES))) * members / workers

@@ -99,7 +99,7 @@ def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | No
 
 @contextmanager
 def use_worker_settings(cpus: int) -> Iterator[None]:
-    """Use `cpus` threads, and the compile cache where a worker has it; restore both afterwards."""
+    """Use `cpus` threads, and the compile cache of worker processes; restore both afterwards."""
     import torch
 
     threads, cache = torch.get_num_threads(), os.environ.get(CACHE_VARIABLE)

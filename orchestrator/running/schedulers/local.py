@@ -1,7 +1,7 @@
-"""The scheduler of one machine without Ray: worker processes of its own, as many as there is room for.
+"""The scheduler of one machine without Ray: worker processes of its own, as many as fit.
 
 Workers are forked from a host that has imported the engine (`children.worker_host`), so a second worker costs nothing.
-Each has its own connection; a connection that closes is a worker that died.
+Each worker has a connection of its own; if it closes, the worker has died.
 """
 
 import sys
@@ -25,8 +25,8 @@ from orchestrator.text.wording import format_count
 from search_spaces import Resources
 
 _TICK_SECONDS = 0.1
-_MAX_LOST_WORKERS = 3  # per pack, that die before they begin it
-_LOST_WORKER_PAUSE = 0.1  # seconds after each of them
+_MAX_LOST_WORKERS = 3  # per pack: workers that may die before they begin it
+_LOST_WORKER_PAUSE = 0.1  # seconds after the death of such a worker
 
 StartWorker = Callable[[], "Connection[bytes, bytes]"]
 

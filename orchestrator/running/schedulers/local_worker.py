@@ -1,8 +1,8 @@
 """A local worker: trains one pack after the other and sends the results over its connection.
 
-Messages are those of `train_pack.PackReporter`, and at the end of a pack `completion`, `death` with a `Death` by an
-exception, or `full_disk` with what the disk lacks. The answer to an `evaluation` is one byte, sent when the driver has
-recorded it. The driver sends a pack as its work and CUDA_VISIBLE_DEVICES, which is empty if packs need no GPU.
+Messages are those of `train_pack.PackReporter`, and at the end of a pack `completion`, `death` with the fields of a
+`Death`, or `full_disk` with the message for the user. The answer to an `evaluation` is one byte, sent when the driver
+has recorded it. The driver sends a pack as its work and CUDA_VISIBLE_DEVICES, which is empty if packs need no GPU.
 """
 
 import json

@@ -55,8 +55,8 @@ def make_progress_rows(
 ) -> list[tuple[str, str]]:
     """Return the progress of a sweep with these running packs as rows of label and text.
 
-    Of a race, totals and time left go to the end of the present round. `speed` is in optimizer steps of single members
-    per second; it is shown while no pack has measured its own.
+    In a race, totals and time left are those up to the end of the present round. `speed` is in optimizer steps of
+    single members per second; it is shown while no pack has measured its own.
     """
     done, total = sum(count_steps_done(state, running).values()), count_steps(state)
     counts = Counter(member.status for member in state.members)
@@ -96,7 +96,7 @@ def _describe_time_left(steps: int, speed: float) -> str:
 def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPack]) -> float | None:
     """Return the seconds until the first evaluation of a sweep begins, by the speed that running packs have measured.
 
-    0 while one is under way; None once one is recorded, and while no pack has measured its speed.
+    0 while an evaluation is under way; None once one is recorded, or while no pack has measured its speed.
     """
     if any(pack.evaluations for pack in state.packs.values()):
         return None

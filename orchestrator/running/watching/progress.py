@@ -61,7 +61,7 @@ class ProgressDisplay:
             self._show(make_rows())
 
     def _show(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Draw the table of labels and texts anew, or print a line of them if it says something new."""
+        """Redraw the table of labels and texts, or print them as a line if it differs from the last one."""
         if self._live:
             table = Table.grid(padding=(0, 2))
             table.add_row(f"[bold]{self._name}[/bold]", "")
@@ -70,7 +70,7 @@ class ProgressDisplay:
             self._live.update(table, refresh=True)
             return
 
-        # Without a terminal, a line that differs from the last one.
+        # Without a terminal, print a line if it has changed.
         line = make_plain_line(rows)
         if line != self._line:
             say(self._console, line)
@@ -84,7 +84,7 @@ def make_plain_line(rows: Sequence[tuple[str, str]]) -> str:
         text = texts.get(label, "-").partition(",")[0]
         part = f"{' · ' if line else ''}{words.format(text)}"
         if label == "configurations" and text.startswith("0/"):
-            continue  # an extended sweep, too, begins with none: all of them lack the new seeds
+            continue  # also an extended sweep begins with none, because all lack the new seeds
         if text not in ("-", "0", "none yet") and len(line) + len(part) <= MAX_CHARACTERS:
             line += part
     return line

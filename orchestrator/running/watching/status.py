@@ -66,7 +66,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
 
 
 def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:
-    """Return the row of the search that a confirmation confirms, with its configurations there."""
+    """Return the row with the confirmed search, and with the labels that the configurations have there."""
     labels = [
         f"{format_label(number)} is {search_label}"
         for number, search_label in read_search_labels(state.provenance).items()
@@ -95,7 +95,7 @@ def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
 
 
 def make_trace_lines(state: SweepState) -> list[str]:
-    """Return lines with every error that ended a pack, its traceback and its packs, once for those that are alike."""
+    """Return lines with every error that ended a pack, its traceback and its packs; similar errors are listed once."""
     groups = group_errors(
         (f"{error}\n{trace or NO_TRACE}", pack.pack_id)
         for pack in state.packs.values()

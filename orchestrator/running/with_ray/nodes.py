@@ -1,4 +1,4 @@
-"""The nodes of a Ray cluster: how many packs they can run at once, the memory of their GPUs, a request for more."""
+"""The nodes of a Ray cluster: how many packs they can run at once, their GPU memory, and requests for more."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, r
 POLL_SECONDS = 2.0  # between two readings of the nodes
 ANSWER_TIMEOUT = 60.0  # seconds for a node to report the memory of its GPUs; it may have to start a worker first
 REPORT_TIMEOUT = 10.0  # seconds for the first report of the autoscaler of a cluster that has just been started
-_PLACEHOLDER_PREFIX = "node_"  # of the type that Ray makes up for a node that no autoscaler has started
+_PLACEHOLDER_PREFIX = "node_"  # Ray makes up a type with this prefix for a node that no autoscaler has started
 
 
 def make_pack_resources(cpus: float, gpus: float) -> dict[str, float]:
@@ -42,8 +42,8 @@ def count_packs_on_node(node: Mapping[str, Any], pack_resources: Mapping[str, fl
 def refuse_small_nodes(pack_resources: Mapping[str, float], where: str) -> None:
     """Raise UserError if no node offers enough resources for a pack and no autoscaler can start a larger one.
 
-    Ray does not say which nodes an autoscaler can start, so any autoscaler is trusted. A cluster without any node that
-    offers it may still get one: GPU nodes, or all but the head, may be started on demand.
+    Ray does not say which nodes an autoscaler can start, so any autoscaler is trusted. A suitable node may be missing
+    only for now, because GPU nodes, or all but the head, may be started on demand.
     """
     offering = [node for node in list_living_nodes() if all(node.get(name, 0.0) > 0 for name in pack_resources)]
     if offering and not count_packs(pack_resources) and not has_autoscaler():

@@ -1,4 +1,4 @@
-"""A temporary folder that ends with its driver; removes those of drivers that were killed."""
+"""A temporary folder that is removed with its driver; folders of killed drivers are removed, too."""
 
 import shutil
 import tempfile

@@ -138,7 +138,7 @@ def make_job_config() -> Any:
 
     class Config(JobConfig):
         def _runtime_env_has_working_dir(self) -> bool:
-            """Keep Ray from putting the current folder and that of the script first on the path of its workers."""
+            """Keep Ray from putting the current folder and the script's folder first on the path of its workers."""
             return True
 
     return Config(_py_driver_sys_path=[] if is_installed(LENGTHWISE_FOLDER) else [str(LENGTHWISE_FOLDER)])

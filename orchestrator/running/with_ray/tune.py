@@ -28,7 +28,7 @@ from orchestrator.running.with_ray.nodes import NodeMemory, Workers, make_pack_r
 from orchestrator.running.with_ray.start import make_tune_folder
 from search_spaces import Resources
 
-MAX_LOST_NODES = 20  # per pack, beside its retries; after more the pack itself may be what kills nodes
+MAX_LOST_NODES = 20  # per pack, beside its retries; after more losses the pack itself may be killing nodes
 PASSED_VARIABLES = {"RAY_CHDIR_TO_TRIAL_DIR"}  # Tune would also pass AWS keys to workers, and Ray logs them
 
 
@@ -110,7 +110,7 @@ class _NotPickled:
 
 
 class PackSearcher(_NotPickled, Searcher):
-    """Suggests packs in the driver's order, one for each worker; while all have one, Tune has to ask again.
+    """Suggests packs in the driver's order, one for each worker; while all workers have a pack, Tune has to ask again.
 
     A pack that waits inside Tune for a free worker could not be repacked. While packs run, the search is not finished:
     smaller packs may replace them.
@@ -153,7 +153,7 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
         self._retries = retries
         self._lost_nodes = Counter[str]()
         self._final_deaths: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
-        self._replaced_packs = set[str]()  # packs that ran out of memory: smaller ones are in their place
+        self._replaced_packs = set[str]()  # packs that ran out of memory and were replaced by smaller ones
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
         """Call the driver's `tick` about ten times a second, and `on_resize` if workers or their memory changed."""
