@@ -143,7 +143,7 @@ class ObjectStore:
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     def _request_once(self, call: Callable[..., _Result], *arguments: Any, **keywords: Any) -> _Result:
-        """Return the result of an fsspec call; raises our errors for those of fsspec, which differ by file system."""
+        """Return the result of an fsspec call; its errors, which differ by file system, are raised as ours."""
         try:
             return call(*arguments, **keywords)
         except FileExistsError:

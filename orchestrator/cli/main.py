@@ -1,7 +1,7 @@
 """Define the command line: commands on sweep files and sweep directories. Imports little, so that `--help` is quick.
 
-This module has `list` and the commands on sweep files; `importing` has `import`, `continuing` has the commands that
-train more of a sweep, `results` and `upkeep` have those that read or maintain existing sweeps. orchestrator/README.md
+This module has `list` and the commands on sweep files. `importing` has `import`, `continuing` the commands that train
+more of a sweep, and `results` and `upkeep` the commands that read or maintain existing sweeps. orchestrator/README.md
 explains the exit codes.
 """
 

@@ -1,7 +1,7 @@
 """Read the git commit and the uncommitted changes of folders in the background.
 
 A Ray job has no `.git`, because Ray does not upload it. `make_job_environment` sends the commit and the diff in the
-variable LENGTHWISE_CODE, and the job reads them as those of its working folder.
+variable LENGTHWISE_CODE, and the job records them for its working folder.
 """
 
 import base64

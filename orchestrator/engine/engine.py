@@ -142,7 +142,7 @@ class Engine:
 
     def _try_parts(self, member: MemberConfig) -> list[tuple[str, str]]:
         """Return the problems of the first of the user's classes that has any; later ones may fail because of it."""
-        # Task and optimizer can be tried alone, so that their problems are not taken for those of the model.
+        # Try task and optimizer alone first, so that their problems are not blamed on the model.
         task, model = member.task, member.model
         if _is_user_code(task) and (problems := check_task(task, member.evaluated_lengths)):
             return [("task.name", f"task {task.name}: {problem}") for problem in problems]
@@ -162,7 +162,7 @@ class Engine:
         return [("model.name", f"model {names}: {problem}") for problem in check_model(without_metrics)]
 
     def find_sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[CodeSource]:
-        """Return the data files of all tasks; those of a folder are copied up to MAX_COPY_BYTES, else read in place."""
+        """Return the data files of all tasks; files of a folder are copied up to MAX_COPY_BYTES, else read in place."""
         files: dict[Path, dict[str, str]] = {}
         for task in dict.fromkeys(member.task for member in members):
             root, stored = task.stored_files()

@@ -29,7 +29,7 @@ VARIABLES = (
 def read_environment(code: Iterable[Mapping[str, Any]], *, gpus: float) -> dict[str, str | int | bool]:
     """Return the environment of this process, which trains a pack; `code` has the imported user modules.
 
-    Variables that are not set are left out. Threads are those that torch uses in one operation.
+    Variables that are not set are left out. `threads` is the number that torch uses in one operation.
     """
     import torch
 

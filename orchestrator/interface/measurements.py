@@ -18,7 +18,7 @@ from trainers.tasks.metrics import RecordedMetric
 
 @dataclass(frozen=True, kw_only=True)
 class Measurements:
-    """The measurements of a configuration. The distribution of its first metric is the trained one."""
+    """The measurements of a configuration. Its first metric has the trained distribution."""
 
     lengths: tuple[int, ...]  # evaluated lengths
     averages: tuple[str, ...]  # names of weight averages

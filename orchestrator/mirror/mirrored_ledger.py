@@ -157,7 +157,7 @@ class MirroredLedger(Ledger):
 
     def _copy(self, driver_lock: DriverLock, store: ObjectStore, *, everything: bool = False) -> None:
         """Copy changed files, with `everything` also the report, then the ledger up to the last acknowledged record."""
-        size = self._size  # read first, so that the listed files include those of its records
+        size = self._size  # read first, so that the listed files include all files of its records
         is_stopped = (self.folder / STOP_FILE).exists()
         if is_stopped != self._is_stopped:  # packs on other machines poll for it
             store.write(STOP_FILE, b"") if is_stopped else store.delete([STOP_FILE])

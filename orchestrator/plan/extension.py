@@ -50,7 +50,7 @@ def require_extension(before: SweepSpec, after: SweepSpec, sweep: str) -> Extens
     Raises UserError if `after` removes or changes anything else, or if the sampler would have drawn other
     configurations; `sweep` is its folder, for messages.
     """
-    # Anything else would make the recorded results those of another sweep.
+    # After any other change the recorded results would belong to another sweep.
     changes = list_differences(before, after)
     if refused_changes := _find_refused_changes(changes):
         raise UserError(

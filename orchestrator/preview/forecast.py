@@ -71,7 +71,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, should_measure: bool = Fal
         *_describe_rounds(spec, rounds),
     ]
 
-    # Warnings: repeated draws, those of the trainer, too few seeds.
+    # Warnings: repeated draws, the trainer's warnings, too few seeds.
     warnings = []
     if repeated := len(configurations) - len(unique_configurations):
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")

@@ -71,7 +71,7 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
 def try_structures(spec: SweepSpec) -> int:
     """Train each structure for one step and evaluate it once, uncompiled; return the number of structures.
 
-    Each is tried with up to MAX_SEEDS seeds. The structures are those of every grid point and of the draws that
+    Each is tried with up to MAX_SEEDS seeds. The structures come from every grid point and from the draws that
     `validate` builds. Raises SweepFileError for a sweep that cannot be built, SmokeFailed for the first structure that
     fails.
     """

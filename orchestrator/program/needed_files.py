@@ -11,7 +11,7 @@ from pathlib import Path
 def find_files(words: Sequence[str], folder: Path) -> list[Path]:
     """Return the files below `folder` that a command needs, relative to it and sorted.
 
-    A word names a file as it is, after `=`, or as a module after `-m`. Imports are read from the source, without
+    A word names a file by itself, after `=`, or as a module after `-m`. Imports are read from the source, without
     running it, and searched beside the script and in `folder`; other modules belong to the environment.
     """
     # Each file has the folder of its script beside it, where Python searches absolute imports first.

@@ -229,7 +229,7 @@ def _describe_command(command: str) -> dict[str, str | int | bool]:
     except (OSError, subprocess.SubprocessError):
         return table
 
-    # The digest covers all packages; only those that usually explain different numbers are named.
+    # The digest covers all packages; name only packages that usually explain different numbers.
     version, *packages = answer.stdout.splitlines()
     named = [name for name in packages if name.partition("==")[0] in ("torch", "jax", "numpy", "transformers")]
     digest = hashlib.sha256("\n".join(packages).encode()).hexdigest()[:16]

@@ -146,7 +146,7 @@ class MergedReports:
 
     completed_step: the last complete step. last_step: the last reported step, due or not, or 0. repeated: the number of
     reports that a later attempt repeated with other values. failed_step, stopped_step: the step at which training
-    diverged or stopped early, else None; later lines are not read. defaults: those of the newest attempt that has any.
+    diverged or stopped early, else None; later lines are not read. defaults: from the newest attempt with any.
     """
 
     def __init__(self, declared: DeclaredReports) -> None:

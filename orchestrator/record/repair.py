@@ -119,7 +119,7 @@ def _split_by_dependence(
 
     The later curves of a pack, its end, the scores of its configurations and the end of the sweep depend on its curves.
     """
-    # A pack is trained again from its first damaged step, so everything after that step goes, too.
+    # A pack is trained again from its first damaged step, so everything after that step is dropped, too.
     first_steps: dict[str, int] = {}
     damaged_seqs = {record.seq for record in damaged}
     for record in damaged:

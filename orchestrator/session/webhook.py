@@ -55,7 +55,7 @@ def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str
     best = find_best_configuration(state)
     score = best.score if best and best.score is not None and math.isfinite(best.score) else None
 
-    # The message may have an address with a password, and goes to another service.
+    # The message is sent to another service, and may have an address with a password.
     message, total = mask_passwords(message), len(state.configurations)
     text = f"Sweep {state.name}: {status}" + (f", {message}" if message else "")
     text += f"; {state.configurations_done} of {format_count(total, 'configuration')} done"
@@ -113,7 +113,7 @@ def _post(address: str, fields: dict[str, Any], seconds: float) -> str | None:
     except OSError as error:
         reason = getattr(error, "reason", error)
         return str(getattr(reason, "strerror", None) or type(reason).__name__)
-    except Exception as error:  # such as those of http.client
+    except Exception as error:  # such as errors of http.client
         return type(error).__name__
 
 

@@ -226,7 +226,7 @@ def plan_extension(
 
 
 def _copy_edited_settings(spec: SweepSpec, state: SweepState, overrides: Sequence[str]) -> SweepSpec:
-    """Return `spec` with the SETTINGS of sweep.yaml, which the user may have edited, and those of `overrides`.
+    """Return `spec` with the SETTINGS of sweep.yaml, which the user may have edited, and of `overrides`.
 
     Raises SpecChanged if sweep.yaml was edited to compute something else.
     """

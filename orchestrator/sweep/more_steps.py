@@ -1,7 +1,7 @@
 """Train configurations of a sweep for more steps, from their checkpoints, in a new sweep beside it.
 
-The number of steps is part of a configuration's identity, so the new sweep has configurations of its own. Its
-members are bit for bit those of a sweep with this many steps from the beginning; other cases are refused.
+The number of steps is part of a configuration's identity, so the new sweep has configurations of its own. Its members
+equal, bit for bit, the members of a sweep with this many steps from the beginning; other cases are refused.
 """
 
 from collections.abc import Callable, Sequence

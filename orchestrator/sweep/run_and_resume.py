@@ -149,7 +149,7 @@ def resume_sweep(
 ) -> Outcome:
     """Resume the sweep in `folder`; finished packs are not trained again.
 
-    Resources, budget, tracking and notify are those of `settings`, by default those of sweep.yaml with `overrides`.
+    Resources, budget, tracking and notify come from `settings`, by default from sweep.yaml with `overrides`.
 
     With `retry_failed` failed packs are retried from their newest checkpoints, and their configurations are scored
     again; seeds that diverged stay failed. Draws of a sampler that reads scores are not repeated.

@@ -30,7 +30,7 @@ def is_sweep_complete(spec: SweepSpec, state: SweepState) -> bool:
     """Return whether all configurations are drawn and scored or pruned, all packs ended, and no round follows."""
     all_drawn = len(state.draws) == search.count_configurations(spec)
     all_scored = all(configuration.has_ended for configuration in state.configurations.values())
-    all_ended = all(pack.has_ended for pack in state.packs.values())  # also those of pruned configurations
+    all_ended = all(pack.has_ended for pack in state.packs.values())  # also packs of pruned configurations
     return all_drawn and all_scored and all_ended and has_race_ended(state)
 
 

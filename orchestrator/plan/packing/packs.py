@@ -67,7 +67,7 @@ class PlannedPack:
 
 
 class Packer:
-    """Makes packs of members for a cluster, and repacks them; `shortages` are those of the sweep so far."""
+    """Makes packs of members for a cluster, and repacks them; `shortages` has the sweep's shortages so far."""
 
     def __init__(self, spec: SweepSpec, cluster: Cluster, shortages: Iterable[Shortage] = ()) -> None:
         self._resources = spec.resources

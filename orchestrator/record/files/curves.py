@@ -4,7 +4,7 @@ Each evaluation of a pack is a parquet file (a part), listed in the ledger with 
 parts. Sweeps with many packs have small curves in the ledger itself (`inline_curves`).
 
 Columns of a part: config_id, seed, average, metric, length, step, value (float32); curves.parquet also has the number
-and the searched values of each configuration. A part's name has the start of its checksum, so that a pack that reports
+and the searched values of each configuration. The name of a part has the start of its checksum, so a pack that reports
 a step again never overwrites a recorded part.
 """
 

@@ -93,7 +93,7 @@ def find_confirmed_sweeps(state: SweepState) -> list[SweepLineage]:
 
 
 def list_planned_seeds(state: SweepState) -> set[int]:
-    """Return the seeds of a sweep: those of its specification, and additional seeds of single configurations."""
+    """Return the seeds in the specification of a sweep, and the additional seeds of single configurations."""
     return set(state.spec.get("seeds", ())).union(*map(state.list_planned_seeds, state.additional_seeds))
 
 

@@ -88,7 +88,7 @@ def is_race(specs: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def read_common_seeds(specs: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """Return the seeds of every configuration: all of the specification, in a race those of the first round."""
+    """Return the seeds that every configuration has: all seeds of the specification, in a race the first round's."""
     if not is_race(specs):
         return tuple(specs[-1].get("seeds", ())) if specs else ()
     return tuple(specs[0].get("seeds", ())[: specs[-1]["search"]["racing"]["first"]])

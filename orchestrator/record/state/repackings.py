@@ -122,5 +122,5 @@ def prepare_replacement(
 
 
 def sum_seconds(packs: Mapping[str, PackState], repackings: Sequence[Repacking]) -> float:
-    """Return the total seconds of training of all packs, including those that ran out of memory and were replaced."""
+    """Return the total seconds of training of all packs, also of packs that ran out of memory and were replaced."""
     return sum(pack.seconds for pack in packs.values()) + sum(repacking.seconds for repacking in repackings)

@@ -142,7 +142,7 @@ class SweepState:
 
     @property
     def trained(self) -> TrainedAmount:
-        """The seconds and member-steps of all packs, including those that ran out of memory and were replaced."""
+        """The seconds and member-steps of all packs, also of packs that ran out of memory and were replaced."""
         if self._trained is None:
             steps = sum(pack.sum_member_steps(pack.step) for pack in self.packs.values())
             self._trained = TrainedAmount(repackings.sum_seconds(self.packs, self.repackings), steps)
@@ -355,7 +355,7 @@ class SweepState:
             pack.prune(decision.pruned, decision.step)
 
     def _add_seeds(self, record: Record, added: Mapping[str, Iterable[int]], *specs: dict[str, Any]) -> None:
-        """Add seeds to single configurations, and those of new specifications to all; drop scores that lack seeds."""
+        """Add seeds to single configurations, and seeds of new specifications to all; drop scores that lack seeds."""
         seeds_before = {config_id: set(self.list_planned_seeds(config_id)) for config_id in self.configurations}
         self.specs.extend(specs)
         for config_id, seeds in added.items():

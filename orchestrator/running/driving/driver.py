@@ -168,7 +168,7 @@ class SweepDriver:
             self._say(f"{self._describe_pack(pack_id)}: {warning}")
 
     def on_evaluation(self, pack_id: str, evaluation: bytes) -> None:
-        """Write the curves, then the record that names them; a step already in the ledger is left as it is."""
+        """Write the curves, then the record that names them; a step already in the ledger is not changed."""
         decoded = Evaluation.from_bytes(evaluation)
         pack = self.state.packs[pack_id]
         self.running[pack_id].step = max(self.running[pack_id].step, decoded.step)
@@ -333,7 +333,7 @@ class SweepDriver:
         self._record_scores(set(self.state.configurations))
 
     def _resume_packs(self) -> None:
-        """Close packs that only lack their last record, and queue those that have something left to train."""
+        """Close packs that only lack their last record, and queue packs that have steps left to train."""
         race = self.state.race
         for pack in [pack for pack in self.state.packs.values() if not pack.has_ended]:
             if pack.has_last_evaluation or pack.is_pruned:

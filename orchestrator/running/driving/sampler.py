@@ -84,7 +84,7 @@ class ConfigurationSampler:
             for number, draw in drawn_before.items()
         }
 
-        # Draw all, so that the random numbers are those of an uninterrupted sweep; keep the new ones.
+        # Draw all configurations, as an uninterrupted sweep would, and keep the new ones.
         draws = search.draw_configurations(self._spec, numbers, earlier_results, recorded_draws)
         new_draws = [(draw.number, draw.values) for draw in draws if draw.number not in drawn_before]
         self._draw_indices |= {draw.number: draw.draw_index for draw in draws}

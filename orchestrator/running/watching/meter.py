@@ -20,8 +20,8 @@ PHASES = {"starting": "starting workers", "compile": "compiling", "train": "trai
 class SpeedMeter:
     """The speed of a sweep since the creation of this meter, without the work of earlier drivers.
 
-    A resumed pack may start from a checkpoint that is newer than what is recorded, so a pack counts from the step at
-    which it is first seen.
+    A resumed pack may start from a checkpoint newer than the record, so a pack counts from the step at which it is
+    first seen.
     """
 
     def __init__(self, state: SweepState) -> None:

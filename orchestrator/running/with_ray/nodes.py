@@ -23,7 +23,7 @@ _PLACEHOLDER_PREFIX = "node_"  # Ray makes up a type with this prefix for a node
 
 
 def make_pack_resources(cpus: float, gpus: float) -> dict[str, float]:
-    """Return the resources that a pack needs of a node, without those that are zero."""
+    """Return the resources that a pack needs from a node, without zeros."""
     return {name: amount for name, amount in (("CPU", cpus), ("GPU", gpus)) if amount > 0}
 
 
@@ -182,14 +182,15 @@ class Workers:
                 compute_smallest_share(memory, self._pack_resources["GPU"]) if memory else self.bytes_per_worker
             )
 
-        # Request more nodes only while their number stays the same: those that have just joined get packs first.
+        # Request more nodes only while their number stays the same, because nodes that have just joined get packs
+        # first.
         self.count = min(max(1, count_packs(self._pack_resources)), self._max_workers)
         missing_workers = min(waiting, self.count + 1, self._max_workers - self.count)
         self._request_workers(missing_workers if self._may_grow and previous[0] == self.count else 0)
         return previous != (self.count, self.bytes_per_worker)
 
     def _request_workers(self, count: int) -> None:
-        """Keep this many placement groups waiting; remove those that got a node, so that packs can use it."""
+        """Keep this many placement groups waiting; remove groups that got a node, so that packs can use it."""
         states = placement_group_table() if self._requests else {}
         placed_groups = [group for group in self._requests if states[group.id.hex()]["state"] != "PENDING"]
         for group in (

@@ -133,7 +133,7 @@ def _choose_parent() -> Path:
 
 
 def make_job_config() -> Any:
-    """Return Ray's settings of this driver: workers find lengthwise where it is, and nothing in the current folder."""
+    """Return Ray's settings of this driver: workers import lengthwise from its folder, not from the current one."""
     from ray.job_config import JobConfig
 
     class Config(JobConfig):

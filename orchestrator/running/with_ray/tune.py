@@ -98,7 +98,7 @@ def _silence_tune() -> None:
 
 
 class _NotPickled:
-    """Keeps the driver out of the snapshot into which Tune pickles everything it is given."""
+    """Keeps the driver out of Tune's snapshot, which pickles everything that Tune is given."""
 
     def __init__(self, driver: Driver, workers: Workers) -> None:
         super().__init__()
