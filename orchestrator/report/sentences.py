@@ -19,7 +19,14 @@ from orchestrator.results.analysis import (
     compare_orders,
     shows_effects,
 )
-from orchestrator.results.comparing.seed_comparisons import FIRST_TWO, GROUPS, Side, compare_sides, make_question
+from orchestrator.results.comparing.seed_comparisons import (
+    FIRST_TWO,
+    GROUPS,
+    SeedComparison,
+    Side,
+    compare_sides,
+    make_question,
+)
 from orchestrator.results.confirmation import make_label, read_search_labels
 from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.read_confirmations import read_confirmations
@@ -95,7 +102,7 @@ def make_short_answer(summary: Summary) -> str:
     # The answer of a confirmation replaces or follows that of the search.
     finished = [confirmation for confirmation in read_confirmations(summary) if confirmation.comparison]
     if not finished:
-        return f"{answer}."
+        return f"{answer}. {_describe_lead_briefly(summary)}".strip()
     confirmed = describe_confirmation_briefly(finished[-1])
     return confirmed if read_search_labels(summary.state.provenance) else f"{answer}. {confirmed}"
 
@@ -184,21 +191,10 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
 
 def describe_lead(summary: Summary) -> list[str]:
     """Return sentences that compare the first configuration with the next over their seeds; empty for ties."""
-    # If all scores are equal, no configuration is first.
-    rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
-    if len(rows) < 2 or all(row.score == rows[0].score for row in rows):
+    if (comparison := _compare_lead(summary)) is None:
         return []
-    first, second = (Side(summary, row) for row in rows[:2])
-    questions = (make_question(first, second, group) for group in GROUPS)
-    question = next((question for question in questions if question.lengths), None)
-    if question is None:
-        return []
-
-    try:
-        comparison = compare_sides(first, second, question, FIRST_TWO)
-    except LengthwiseError:  # code that is missing or not trusted; the other answers do not need it
-        return []
-    leader, rival = (format_label(side.row.number) for side in (first, second))
+    first, second = (summary.by_config_id[config_id] for config_id in (comparison.first, comparison.second))
+    leader, rival = format_label(first.number), format_label(second.number)
     outcome = comparison.outcome
 
     # Too few seeds for an interval need a command for more. An interval favours the first, chosen by the same seeds.
@@ -208,6 +204,34 @@ def describe_lead(summary: Summary) -> list[str]:
     favoured = f" The same seeds chose {leader}, so its lead is on average too large."
     is_open = math.isnan(outcome.low) or comparison.verdict == "equal"
     return [f"Against the next: {verdict}{'' if is_open else favoured}"]
+
+
+def _describe_lead_briefly(summary: Summary) -> str:
+    """Return whether the first configuration is better than the next, without numbers; empty for ties."""
+    if (comparison := _compare_lead(summary)) is None:
+        return ""
+    verdict = "too few seeds" if math.isnan(comparison.outcome.low) else comparison.verdict
+    words = {"first": "better, on the seeds that chose it", "second": "worse", "equal": "no difference"}
+    rival = format_label(summary.by_config_id[comparison.second].number)
+    return f"Against the next, {rival}: {words.get(verdict, verdict)}."
+
+
+def _compare_lead(summary: Summary) -> SeedComparison | None:
+    """Return the comparison of the first configuration with the next over their seeds; None for ties."""
+    # If all scores are equal, no configuration is first.
+    rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
+    if len(rows) < 2 or all(row.score == rows[0].score for row in rows):
+        return None
+    first, second = (Side(summary, row) for row in rows[:2])
+    questions = (make_question(first, second, group) for group in GROUPS)
+    question = next((question for question in questions if question.lengths), None)
+    if question is None:
+        return None
+
+    try:
+        return compare_sides(first, second, question, FIRST_TWO)
+    except LengthwiseError:  # code that is missing or not trusted; the other answers do not need it
+        return None
 
 
 def _describe_tie(summary: Summary, score: float, count: int) -> str:

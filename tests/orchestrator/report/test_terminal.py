@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.effect_sentences import describe_effects
-from orchestrator.report.sentences import describe_best, describe_lead, describe_status
+from orchestrator.report.sentences import describe_best, describe_lead, describe_status, make_short_answer
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.make_summary import _describe_identical_curves, summarise
@@ -223,5 +223,7 @@ def test_a_lead_is_called_too_large_unless_test_values_are_equal(tmp_path, synth
 
     rates = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
     grid = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
-    (lead,) = describe_lead(summarise(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid)))
+    summary = summarise(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid))
+    (lead,) = describe_lead(summary)
     assert ("too large" in lead) == bool(gap) and ("No difference" in lead) == (not gap)
+    assert make_short_answer(summary).endswith("#1: better, on the seeds that chose it." if gap else "no difference.")
