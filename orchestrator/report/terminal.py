@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -40,10 +40,11 @@ LEFT_ALIGNED = {
 }
 
 
-def make_sentence_text(text: str, console: Console, summary: Summary, style: str = "") -> Text:
+def make_sentence_text(text: str, console: Console, summary: Summary, style: str = "") -> RenderableType:
     """Return a sentence that wraps on a terminal, unless it contains the sweep's folder; files have it on one line."""
     unwrapped = not console.is_terminal or str(summary.folder) in text
-    return Text(text, style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold")
+    # In a group, because rich joins bare texts into a new one, which would wrap.
+    return Group(Text(text, style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold"))
 
 
 def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
