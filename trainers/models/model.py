@@ -99,6 +99,8 @@ class Model(Settings, ABC):
         if isinstance(position := getattr(self, "position", None), Position):
             yield from position.find_new_member_problems()
 
+    problems_of_new = find_new_member_problems  # the name until 2.0.0
+
     def choose_form(self, task: Task) -> str:
         """Return which of several equivalent computations `logits` uses."""
         return "plain"

@@ -45,6 +45,8 @@ class Average(Settings, ABC):
         """Yield problems that reject a new configuration, but not a recorded one; parameter_names: of the model."""
         return iter(())
 
+    problems_of_new = find_new_member_problems  # the name until 2.0.0
+
     def start_share(self, steps: int) -> float:
         """Return the share of the initial weights in the average after `steps` steps, from 0 to 1."""
         return 0.0

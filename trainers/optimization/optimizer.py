@@ -77,6 +77,8 @@ class Optimizer(Settings, ABC):
         """Yield problems that reject a new configuration, but not a recorded one; parameters: of its model."""
         return iter(())
 
+    problems_of_new = find_new_member_problems  # the name until 2.0.0
+
 
 def clip_gradient(gradient: Tensor, limit: Tensor) -> Tensor:
     """Return the gradient (M, P) scaled to a norm of at most `limit` (M, 1) for each member, as `clip_grad_norm_`."""

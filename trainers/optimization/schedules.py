@@ -43,6 +43,8 @@ class Schedule(Settings, ABC):
             message = f"{self.warmup} is more than training.steps"
             yield Problem(key="warmup", given=self.warmup, message=message, allowed=f"<= {steps}")
 
+    step_problems = find_step_problems  # the name until 2.0.0
+
 
 def _apply_warmup(step: Tensor, warmup: int, factor: Tensor) -> Tensor:
     """Return the factor times the progress of a warm-up of `warmup` steps, which is 1 after it."""

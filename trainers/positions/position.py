@@ -92,6 +92,8 @@ class Position(Settings):
         """Yield problems that reject a new configuration, but not a recorded one."""
         return iter(())
 
+    problems_of_new = find_new_member_problems  # the name until 2.0.0
+
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return trained parameters shared by all layers."""
         return ()

@@ -1,6 +1,7 @@
 """A class that lacks a member of its kind, or has one of another form, is refused by name."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,9 +9,11 @@ from torch import Tensor
 
 from tests.trainers.own_tasks import Last
 from trainers.config.member import MemberConfig
-from trainers.errors import ConfigError
+from trainers.errors import ConfigError, Problem
 from trainers.models.decoder import Decoder
 from trainers.optimization.averaging import Ema
+from trainers.optimization.optimizers.adamw import AdamW
+from trainers.optimization.schedules import Constant
 from trainers.positions.position import Position
 from trainers.settings import registry
 from trainers.settings.fields import Settings, setting
@@ -44,6 +47,22 @@ def refused(name: str) -> list[str]:
     assert {problem.key for problem in found} == {"task.name"}
     assert all(f"task {name!r} of " in problem.message for problem in found)
     return [problem.message.split(": ", 1)[1] for problem in found]
+
+
+def test_a_hook_under_its_name_until_2_0_0_is_still_called(own_code_forgotten) -> None:
+    class Mine(Constant):
+        def step_problems(self, steps: int) -> Iterator[Problem]:
+            yield from super().step_problems(steps)
+            yield Problem(key="warmup", message="mine")
+
+    class Momentum(AdamW):
+        def problems_of_new(self, parameters: Any) -> Iterator[Problem]:
+            yield Problem(key="beta1", message="mine, too")
+
+    registry.register("schedule", "mine")(Mine)
+    registry.register("optimizer", "momentum")(Momentum)
+    assert [problem.message for problem in Mine().find_step_problems(5)] == ["mine"]
+    assert [problem.message for problem in Momentum().find_new_member_problems(list)] == ["mine, too"]
 
 
 def test_every_absent_or_mistaken_member_is_named(registered) -> None:
