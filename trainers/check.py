@@ -360,7 +360,7 @@ def _find_draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[st
 
     if sum(batch.tokens.shape[1] for batch in two_seeds) != ROWS or any(len(batch.tokens) != 2 for batch in two_seeds):
         shapes = ", ".join(str(tuple(batch.tokens.shape)) for batch in two_seeds)
-        method = "sample_staged" if stages else "sample"
+        method = "sample_staged" if stages else "draw_rows" if task.draws_rows else "sample"
         yield f"{method}: {ROWS} rows of 2 seeds have tokens of shape {shapes}; allowed: {ROWS} rows in all"
 
 

@@ -124,6 +124,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
 
     # An interval within the bounds shows that there is no effect, so p is then that of the equivalence.
     def compute_answer(values: Values) -> Answer:
+        values = values if bound is None else _snap_to_bounds(values, -bound, bound)
         answer = answer_median(values, null=0.0)
         if bound is not None and -bound <= answer.low and answer.high <= bound:
             return replace(

@@ -76,10 +76,10 @@ def check_page(file: ClaimsFile, page: Path) -> None:
 def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Path | None = None) -> int:
     """Run or resume every unfinished sweep of a claims file, each in its own process; return an exit code.
 
-    The code is that of the first sweep that does not complete; 0 if all complete, even with failed packs. The sweep
-    file is beside the claims file and named as the sweep. Raises SweepFileError for an invalid claims file, UserError
-    if a new sweep has no file or the page could not be written later, SpecChanged if a sweep was begun with another
-    specification.
+    The code is that of the first sweep that does not complete, at least 1; 0 if all complete, even with failed packs.
+    The sweep file is beside the claims file and named as the sweep. Raises SweepFileError for an invalid claims file,
+    UserError if a new sweep has no file or the page could not be written later, SpecChanged if a sweep was begun with
+    another specification.
     """
     # Check everything first, because an error after the first sweep would come hours later.
     file = load_claims(path)
@@ -103,8 +103,8 @@ def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Pat
             arguments = ["run", str(path.with_name(f"{name}.yaml")), "--storage", str(storage)]
         say(shlex.join(["lengthwise", *arguments]))
         code = subprocess.run(make_module_command("orchestrator", *arguments), check=False).returncode
-        if code and not _is_complete(storage / name):
-            return code
+        if not _is_complete(storage / name):
+            return code or 1  # a sweep that its budget stopped ends with 0
     return 0
 
 

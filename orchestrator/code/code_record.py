@@ -162,7 +162,7 @@ def merge_file_digests(recorded: Mapping[str, Any]) -> dict[str, str]:
 
 
 def compute_engine_digests() -> dict[str, str]:
-    """Return the current digest of each folder of lengthwise that influences results."""
+    """Return the current digest of each folder of lengthwise by which members are planned, trained and scored."""
     return {part: compute_engine_digest(part) for part in ENGINE}
 
 

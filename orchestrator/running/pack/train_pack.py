@@ -136,6 +136,9 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
             if death.out_of_memory or death.retry == "never":
                 with watchdog.paused():
                     tune.report({"messages": messages, "death": asdict(death)})
+            elif messages:
+                with watchdog.paused():
+                    send_messages()
             if death.retry != "never":
                 raise PackRaised(death.message, death.trace, death.retry) from None
 

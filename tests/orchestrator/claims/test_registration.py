@@ -4,6 +4,7 @@ import io
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,6 +183,15 @@ def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
     said.clear()
     assert judge_file.run_missing(file, storage, said.append) == 0 and not said, "nothing is trained twice"
     assert list(judge_file.judge_claims(file, storage))[-1] == "0 of 2 claims are decided"
+
+
+def test_a_sweep_that_its_budget_stopped_ends_the_run_of_claims(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a sweep ends with exit code 0, and the next one is not begun."""
+    tiny.with_name("second.yaml").write_text(TINY.replace("name: tiny", "name: second"))
+    file = write_claims(tiny.with_name("claims.yaml"), [ASKED, {**ASKED, "id": "of_second", "sweep": "second"}])
+    monkeypatch.setattr(judge_file.subprocess, "run", lambda command, check: subprocess.CompletedProcess(command, 0))
+    said: list[str] = []
+    assert judge_file.run_missing(file, tiny.parent, said.append) == 1 and len(said) == 1
 
 
 def test_a_sweep_resumes_when_the_claims_file_is_gone(tiny: Path, run_inline: Callable[..., Path]) -> None:
