@@ -167,7 +167,7 @@ def _find_task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
     drawn_batches = [evaluation_batch.batch for evaluation_batch in evaluation_batches]
     problems = [*_find_missing_lengths(task, evaluation_batches, lengths), *_find_draw_problems(task, None)]
     problems += _find_draw_problems(task, [0, len(task.stages) - 1]) if task.stages else []
-    problems += [] if problems else _find_row_problems(task, "training", _train_batches(task, [3]))
+    problems += [] if problems else _find_row_problems(task, "training", _draw_training_batches(task, [3]))
     problems += _find_row_problems(task, "test", drawn_batches)
     yield from problems
     for evaluation_batch in evaluation_batches:
@@ -184,7 +184,9 @@ def _find_task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
                 _shrink_member(replace(member, task=task, model=model, evaluation=evaluation))
             )
         except Exception:  # the error of a tensor operation does not name the targets that caused it
-            if not (problems := list(_find_target_problems(task, [*_train_batches(task, [3]), *drawn_batches]))):
+            if not (
+                problems := list(_find_target_problems(task, [*_draw_training_batches(task, [3]), *drawn_batches]))
+            ):
                 raise
             yield problems[0]
 
@@ -351,9 +353,9 @@ def _find_draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[st
             )
 
     # A batch that depends on more than the stream of its seed would differ between packs and after a restart.
-    two_seeds = _train_batches(task, [3, 5], stages)
-    alone = _train_batches(task, [5], stages and stages[1:])
-    if not are_equal_batches(two_seeds, _train_batches(task, [3, 5], stages)):
+    two_seeds = _draw_training_batches(task, [3, 5], stages)
+    alone = _draw_training_batches(task, [5], stages and stages[1:])
+    if not are_equal_batches(two_seeds, _draw_training_batches(task, [3, 5], stages)):
         yield "the same stream gives another batch in a second call; allowed: random numbers from the stream alone"
     if not are_equal_batches([batch.slice_seeds(1, 2) for batch in two_seeds], alone):
         yield f"the batch of a seed depends on the other seeds {'and stages ' if stages else ''}of the pack"
@@ -364,7 +366,7 @@ def _find_draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[st
         yield f"{method}: {ROWS} rows of 2 seeds have tokens of shape {shapes}; allowed: {ROWS} rows in all"
 
 
-def _train_batches(task: Task, seeds: Sequence[int], stages: Sequence[int] | None = None) -> tuple[Batch, ...]:
+def _draw_training_batches(task: Task, seeds: Sequence[int], stages: Sequence[int] | None = None) -> tuple[Batch, ...]:
     """Return the training batches of some seeds in the first step."""
     stream = Stream(torch.tensor(seeds), "data", torch.tensor(1))
     return task.training_batches(stream, ROWS, None if stages is None else torch.tensor(stages))

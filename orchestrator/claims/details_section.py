@@ -52,7 +52,7 @@ ARMS_HEADER = ("claim", "arm", "values", "configuration", "average", "seeds", "m
 def make_details_section(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     """Return the folded part as Markdown: the rules of verdicts, every claim by sweep, and every arm."""
     # Claims about one sweep are grouped, below its size and cost.
-    parts = [VERDICT_RULES, describe_bounds(file), list_removed(file)]
+    parts = [VERDICT_RULES, describe_bounds(file), describe_removed_claims(file)]
     tests_by_id = {judgement.claim.id: tests for tests in group_tests(judgements) for judgement in tests}
     by_sweep: dict[str, list[Judgement]] = {}
     for judgement in judgements:
@@ -76,7 +76,7 @@ def describe_bounds(file: ClaimsFile) -> str:
     return f"The bound of no effect is {'; '.join(bounds)}." if bounds else ""
 
 
-def list_removed(file: ClaimsFile) -> str:
+def describe_removed_claims(file: ClaimsFile) -> str:
     """Return the claims that were removed from the page, with reasons, as Markdown; empty without any."""
     lines = [f"- {', '.join(group.claims)}: {group.because}" for group in file.removed]
     introduction = f"Asked before and removed since; the correction is over {file.family} claims, these included:"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.code.code_record import compute_digest
+from orchestrator.code.code_record import compute_mapping_digest
 from orchestrator.plan.extension import find_extension
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
@@ -53,7 +53,9 @@ def digest_claims(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
 
     file = load_claims(path)
     digests = {
-        claim.id: compute_digest(read_deciding_values(claim)) for claim in file.claims if claim.sweep == spec.name
+        claim.id: compute_mapping_digest(read_deciding_values(claim))
+        for claim in file.claims
+        if claim.sweep == spec.name
     }
     if not digests:
         text = f"no claim of {path} is about sweep {spec.name}"
@@ -87,13 +89,13 @@ def _describe_digests(claim: Claim, state: SweepState, values: Mapping[str, Mapp
     extended = ", which was extended since" if len(state.specs) > 1 else ""
     deciding = read_deciding_values(claim)
     registered = values.get(claim.id, {})
-    if state.claims[claim.id] == compute_digest(deciding):
+    if state.claims[claim.id] == compute_mapping_digest(deciding):
         return f"registered before the sweep ran{extended}"
-    if state.claims[claim.id] == compute_digest({**deciding, "negligible": claim.negligible}):
+    if state.claims[claim.id] == compute_mapping_digest({**deciding, "negligible": claim.negligible}):
         return f"registered before the sweep ran{extended}, without its bound of no effect"
 
     # Changed claims; the changes are unknown if the copy of the claims file was lost or edited.
-    if state.claims[claim.id] != compute_digest(registered):
+    if state.claims[claim.id] != compute_mapping_digest(registered):
         return f"changed since it was registered before the sweep ran{extended}"
     keys = [key for key in dict.fromkeys([*deciding, *registered]) if registered.get(key) != deciding.get(key)]
     changes = [f"`{key}` was {_quote(registered.get(key))}" for key in keys]

@@ -277,7 +277,7 @@ def _matches(recorded: Any, required: Any) -> bool:
             return all(key in recorded and _matches(recorded[key], value) for key, value in required.items())
         return bool(recorded.get("name") == required)
 
-    # Lists match by their elements; 1 and True do not match.
+    # Lists match by their elements; apart from these, 1 and True do not match.
     if isinstance(recorded, list | tuple) and isinstance(required, list | tuple):
         return list(recorded) == list(required)
     if isinstance(recorded, bool) != isinstance(required, bool):

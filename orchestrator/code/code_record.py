@@ -24,7 +24,7 @@ from orchestrator.errors import LedgerError, refuse_unwritable
 from trainers.files.atomic_file import write_atomic
 
 CODE_FOLDER = "code"
-ENGINE = ("trainers", "search_spaces", "orchestrator/plan", "orchestrator/running", "orchestrator/results")
+DIGESTED_FOLDERS = ("trainers", "search_spaces", "orchestrator/plan", "orchestrator/running", "orchestrator/results")
 MAX_COPY_BYTES = 2**20  # total of imported files per folder, without the modules of `imports`
 
 
@@ -81,7 +81,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
                 not_copied.append(name)
             else:
                 bytes_left -= len(content)
-                copies[f"{name_copy_folder(compute_digest(digests))}/{name}"] = content
+                copies[f"{name_copy_folder(compute_mapping_digest(digests))}/{name}"] = content
         diff = None
         if tree.diff_sha256:
             file = f"{CODE_FOLDER}/{tree.diff_sha256[:12]}.diff"
@@ -106,7 +106,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
         "modules": [module.to_fields() for module in modules],
         "folders": folders,
     }
-    return CodeRecord(fields={"name": compute_digest(fields)[:12], **fields}, copies=copies)
+    return CodeRecord(fields={"name": compute_mapping_digest(fields)[:12], **fields}, copies=copies)
 
 
 def name_copy_folder(sha256: str) -> str:
@@ -163,7 +163,7 @@ def merge_file_digests(recorded: Mapping[str, Any]) -> dict[str, str]:
 
 def compute_engine_digests() -> dict[str, str]:
     """Return the current digest of each folder of lengthwise by which members are planned, trained and scored."""
-    return {part: compute_engine_digest(part) for part in ENGINE}
+    return {part: compute_engine_digest(part) for part in DIGESTED_FOLDERS}
 
 
 def compute_engine_digest(part: str) -> str:
@@ -171,10 +171,10 @@ def compute_engine_digest(part: str) -> str:
     # Skip examples, whose scripts belong to users, and the locks of Emacs, which are broken links ending with .py.
     paths = sorted(path for path in (LENGTHWISE_FOLDER / part).rglob("*.py") if path.is_file())
     names = {path.relative_to(LENGTHWISE_FOLDER).as_posix(): path for path in paths if "examples" not in path.parts}
-    return compute_digest({name: _compute_short_digest(path.read_bytes()) for name, path in names.items()})
+    return compute_mapping_digest({name: _compute_short_digest(path.read_bytes()) for name, path in names.items()})
 
 
-def compute_digest(table: Mapping[str, Any]) -> str:
+def compute_mapping_digest(table: Mapping[str, Any]) -> str:
     """Return the digest of a mapping, 16 hex digits."""
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:16]
 

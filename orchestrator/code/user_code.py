@@ -36,7 +36,7 @@ SCRIPT_ADVICE = '; importing runs the whole file: move script code below `if __n
 
 
 class UserCodeError(UserError):
-    """An own module cannot be found or imported, or has changed; the message has the module and its path."""
+    """An own module cannot be found or imported, or has changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +160,7 @@ def find_module(module: str, folders: Iterable[Path]) -> CodeSource:
     folders_of_package = list(module_spec.submodule_search_locations or ()) if module_spec else []
     origin = folders_of_package[0] if folders_of_package else module_spec.origin if module_spec else None
     if origin is None or not Path(origin).exists():
-        packages = " and among the installed packages" if searched else "the installed packages"
+        packages = " and the installed packages" if searched else "the installed packages"
         raise UserCodeError(f"{module}: module not found; searched {', '.join(searched)}{packages}")
     root = Path(origin).resolve().parent
     return _read_source(module, root, installed=is_installed(root))

@@ -120,12 +120,12 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
     values = sorted({json.dumps(dot.value) for dot in panel.dots}, key=_make_sort_key)
     for position, value in enumerate(values):
         # Spread the dots by the golden ratio, the same in every run.
-        members = [dot for dot in panel.dots if json.dumps(dot.value) == value]
-        width = 0.4 if len(members) > 1 else 0.0
-        _draw_points(axes, [position + width * ((i * GOLDEN_RATIO) % 1.0 - 0.5) for i in range(len(members))], members)
+        dots = [dot for dot in panel.dots if json.dumps(dot.value) == value]
+        width = 0.4 if len(dots) > 1 else 0.0
+        _draw_points(axes, [position + width * ((i * GOLDEN_RATIO) % 1.0 - 0.5) for i in range(len(dots))], dots)
 
         # A box would suggest quartiles, which a few configurations do not have.
-        outcomes = np.array([dot.outcome.median for dot in members if not math.isnan(dot.outcome.median)])
+        outcomes = np.array([dot.outcome.median for dot in dots if not math.isnan(dot.outcome.median)])
         finite = outcomes[np.isfinite(outcomes)]
         if len(outcomes) < 2 or not len(finite):
             continue

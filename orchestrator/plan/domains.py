@@ -25,7 +25,7 @@ TAIL_QUANTILE = 1e-6  # lowest drawn quantile of normal domains, 4.75 standard d
 
 
 def make_distribution(domain: Any) -> BaseDistribution:
-    """Return the Optuna distribution of a domain; its values are converted by `convert_to_value`."""
+    """Return the Optuna distribution of a domain; its values are converted by `convert_from_optuna`."""
     match domain:
         case Choice():
             return CategoricalDistribution(tuple(range(len(domain.values))))
@@ -46,11 +46,11 @@ def find_range(domain: Any) -> tuple[Any, Any]:
     """Return the smallest and the largest number that a random numeric domain can draw."""
     # The ends of 1 - x come in the other order.
     distribution = make_distribution(domain)
-    ends = [convert_to_value(domain, drawn) for drawn in (distribution.low, distribution.high)]
+    ends = [convert_from_optuna(domain, drawn) for drawn in (distribution.low, distribution.high)]
     return min(ends), max(ends)
 
 
-def convert_to_value(domain: Any, drawn: Any) -> Any:
+def convert_from_optuna(domain: Any, drawn: Any) -> Any:
     """Return the hyperparameter value of a value drawn by Optuna.
 
     Numbers keep six significant digits, more if the ends differ by less than one part in ten thousand: readable, and

@@ -22,8 +22,8 @@ from optuna.trial import TrialState, create_trial
 
 from orchestrator.plan.domains import (
     choose_optuna_value,
+    convert_from_optuna,
     convert_to_optuna,
-    convert_to_value,
     make_distribution,
     suggest_value,
 )
@@ -177,7 +177,7 @@ def _draw_without_results(spec: SweepSpec, domains: Mapping[str, Any], first: in
     else:
         seeds = (_derive_seed(spec.search.seed, index) for index in range(first, last))
         parameters = [_create_study(RandomSampler(seed=seed)).ask(dict(distributions)).params for seed in seeds]
-    return [{key: convert_to_value(domains[key], drawn) for key, drawn in params.items()} for params in parameters]
+    return [{key: convert_from_optuna(domains[key], drawn) for key, drawn in params.items()} for params in parameters]
 
 
 def _draw_sobol(seed: int, distributions: dict[str, BaseDistribution], count: int) -> Iterator[dict[str, Any]]:
@@ -230,7 +230,9 @@ def _draw_tpe(
         values: dict[str, Any] = {}
         for key in _sort_by_condition(spec):
             if key in select_active_values(spec, {**values, key: None}):
-                values[key] = convert_to_value(domains[key], suggest_value(trial, key, make_distribution(domains[key])))
+                values[key] = convert_from_optuna(
+                    domains[key], suggest_value(trial, key, make_distribution(domains[key]))
+                )
         drawn.append(values)
     return drawn
 

@@ -211,7 +211,7 @@ def _forecast_program(
     resources = spec.resources
     example = unique_configurations[0].member(spec.seeds[0])
     parallel_members = (
-        workers or local.describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus).workers
+        workers or local.make_local_cluster(resources.cpus, max_workers=resources.workers, gpus=resources.gpus).workers
     )
     members = search.count_configurations(spec) / len(unique_configurations)
     members *= sum(planned.members * planned.share for planned in rounds)
@@ -315,7 +315,7 @@ def find_cluster(spec: SweepSpec, workers: int | None) -> Cluster:
             bytes_per_worker=compute_smallest_share(memory, gpus),
             description="the GPUs of this machine",
         )
-    return local.describe_machine(spec.resources.cpus, workers, spec.resources.workers)
+    return local.make_local_cluster(spec.resources.cpus, workers, spec.resources.workers)
 
 
 def _format_mebibytes(count: float) -> str:

@@ -19,7 +19,7 @@ from orchestrator.errors import LengthwiseError
 from orchestrator.plan.checks.sweep_file_checks import (
     build_configurations,
     build_sample_configurations,
-    describe_sample,
+    summarise_sample,
 )
 from orchestrator.plan.configurations import Configuration
 from orchestrator.program.exit_causes import ProgramEnded
@@ -56,7 +56,7 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
         trial = f"; {format_count(try_structures(spec), 'structure')} trained for a step and evaluated"
 
     # A large sweep has too many configurations to build all of them.
-    sample = describe_sample(spec)
+    sample = summarise_sample(spec)
     evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
     return [
         *(f"warning: {warning}" for warning in sample.warnings),

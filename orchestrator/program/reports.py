@@ -118,7 +118,8 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
     for name in fields:
         lengthwise.check_name("key", name, _FIELDS)
     ends = [name for name in ("failed", "stopped") if name in fields]
-    if len(fields) > 1 if ends or "defaults" in fields else not {"step", "curves"} <= fields.keys():
+    is_alone = bool(ends) or "defaults" in fields
+    if (is_alone and len(fields) > 1) or (not is_alone and not {"step", "curves"} <= fields.keys()):
         raise ValueError("expected `step` and `curves`, or `failed`, `stopped` or `defaults` alone")
     if "defaults" in fields:
         if not isinstance(fields["defaults"], dict):

@@ -118,7 +118,7 @@ def _compute_effects(
 
     # NaN as the value of a failed seed means that failed seeds are left out.
     failed_value = get_failed_seed_value(policy, direction)
-    members = {
+    filled_values = {
         config_id: {seed: failed_value if math.isnan(value) else value for seed, value in value_by_seed.items()}
         for config_id, value_by_seed in seed_values.items()
     }
@@ -128,7 +128,7 @@ def _compute_effects(
     partial = compute_partial_effects(values, outcomes, design)
     return tuple(
         Effect(**vars(effect), partial=partial[effect.key], importance=importance[effect.key])
-        for effect in compute_effects(values, outcomes, design, members)
+        for effect in compute_effects(values, outcomes, design, filled_values)
     )
 
 

@@ -27,7 +27,7 @@ from orchestrator.results.scoring.objective import (
     choose_evaluations,
     compute_area_beyond,
     find_generalization_length,
-    is_judged,
+    mask_judged_rows,
     rank_configurations,
     read_objective,
     score_configurations,
@@ -99,7 +99,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *describe_differing_defaults(state),
             *PackEnvironments.from_state(state).sentences,
         ),
-        warnings=tuple(_describe_identical_curves(curves[is_judged(curves, objective)], state)),
+        warnings=tuple(_describe_identical_curves(curves[mask_judged_rows(curves, objective)], state)),
     )
 
 
@@ -200,7 +200,7 @@ def _check_objective_measured(
 
 def _select_needed_rows(objective: Objective, curves: pd.DataFrame) -> Mask:
     """Return a mask of the rows that a summary needs: every curve at the chosen step, the judged one at all steps."""
-    return select_steps(curves, choose_evaluations(curves, objective)) | is_judged(curves, objective)
+    return select_steps(curves, choose_evaluations(curves, objective)) | mask_judged_rows(curves, objective)
 
 
 def _make_row(

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.record.state.lineage import CONFIRMS, find_confirmations, find_confirmed_sweeps, list_planned_seeds
+from orchestrator.record.state.lineage import CONFIRMS, collect_planned_seeds, find_confirmations, find_confirmed_sweeps
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.seed_comparisons import GROUPS, SeedComparison, Side, compare_sides, make_question
 from orchestrator.results.confirmation import Confirmation, ConfirmationRow, match_search
@@ -41,14 +41,14 @@ def _make_confirmation(summary: Summary, search: SweepState | None) -> Confirmat
     """Return a confirmation from its summary and the state of its search, None if the search is missing."""
     # Scores of the search were copied into the provenance, so they are known even if the search is gone.
     confirms = summary.state.provenance[CONFIRMS]
-    seeds = tuple(sorted(list_planned_seeds(summary.state)))
+    seeds = tuple(sorted(collect_planned_seeds(summary.state)))
     rows = summary.by_config_id
     return Confirmation(
         name=summary.name,
         folder=summary.folder,
         parent=confirms["sweep"],
         seeds=seeds,
-        reused_seeds=tuple(sorted(set(seeds) & list_planned_seeds(search))) if search else (),
+        reused_seeds=tuple(sorted(set(seeds) & collect_planned_seeds(search))) if search else (),
         changed_code=_list_changed_code(summary, search) if search else (),
         unfinished="" if summary.has_ended else summary.status,
         search_size=confirms["of"],

@@ -93,7 +93,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
     """Open a ledger for the block, which drives the sweep and sets the outcome.
 
     A signal, a full disk or lack of memory is recorded and printed, and the outcome is `interrupted`; other exceptions
-    are raised. Once the ledger is open, the address `notify` gets a notice in every case.
+    are raised. Once the ledger is open, the address `notify` gets a notice, unless the process exits at once.
     """
     # A signal while the ledger is opened takes effect in `Session.read_state`: then the interruption can be recorded.
     with Interrupts() as interrupts, ExitStack() as exit_stack:

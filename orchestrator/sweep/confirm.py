@@ -59,27 +59,27 @@ def plan_confirmation(
     `seeds` is a number of fresh seeds, or a list such as "100,101"; `labels` are configurations to confirm instead of
     the `top` configurations, by default three. Raises UserError for `top` with `labels`, an unfinished sweep
     without `allow_unfinished`, a configuration that does not exist or did not succeed, more configurations than
-    succeeded, used seeds, overrides of anything but SETTINGS; SweepExists if the name is taken; SweepFileError for an
-    invalid name or override.
+    succeeded, used seeds, overrides of anything but `specification.SETTINGS`; SweepExists if the name is taken;
+    SweepFileError for an invalid name or override.
     """
     refuse_top_with_labels(top, labels, "are confirmed")
     refuse_imported(state)
     import_recorded(state)
 
     # The best configurations may change until the sweep ends, so the user must allow an earlier confirmation.
-    result = summarise(state)
+    summary = summarise(state)
     if not allow_unfinished:
-        refuse_unfinished(result, str(state.folder), "or confirm the best so far with --allow-unfinished")
-    default_top = min(DEFAULT_TOP, max(1, sum(map(is_eligible, result.rows))))
-    chosen = choose_rows(result, state, default_top if top is None else top, labels)
+        refuse_unfinished(summary, str(state.folder), "or confirm the best so far with --allow-unfinished")
+    default_top = min(DEFAULT_TOP, max(1, sum(map(is_eligible, summary.rows))))
+    chosen = choose_rows(summary, state, default_top if top is None else top, labels)
 
     # Seeds of any sweep in the chain of confirmations may have been lucky in the selection, so they are not used again.
     sweep_by_seed = find_used_seeds(state)
     selection = ", ".join(format_label(row.number) for row in chosen) if labels else f"its first {len(chosen)}"
     header = {
         "name": name or f"{state.name}-confirm",
-        "description": f"Confirmation of {state.name}: {selection} of {result.complete_configurations} by "
-        f"{result.score_label}, on fresh seeds.",
+        "description": f"Confirmation of {state.name}: {selection} of {summary.complete_configurations} by "
+        f"{summary.score_label}, on fresh seeds.",
         "seeds": list(choose_fresh_seeds(seeds, sweep_by_seed)),
     }
     spec = make_listed_spec(state, chosen, header, overrides, "confirmed")
@@ -92,8 +92,8 @@ def plan_confirmation(
         "sweep": state.name,
         "spec_hash": state.spec_hash,
         "root": {"sweep": lineage.root.sweep, "spec_hash": lineage.root.spec_hash},
-        "finished": result.has_ended,
-        "of": result.complete_configurations,
+        "finished": summary.has_ended,
+        "of": summary.complete_configurations,
         "used_seeds": sorted(sweep_by_seed),
         "configurations": [_make_search_result(row) for row in chosen],
     }

@@ -89,8 +89,9 @@ def extend_sweep(
     The same options again resume an interrupted extension. Raises what `plan_extension` and `resume_sweep` raise,
     before anything is written.
     """
-    # Settings, such as resources, add nothing, so they are not among the recorded options of an extension.
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
+
+    # Settings, such as resources, add nothing, so they are not among the recorded options of an extension.
     settings = [override for override in overrides if get_section(override) in SETTINGS]
     options = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(labels)}
     options["set"] = [override for override in overrides if override not in settings]
@@ -294,9 +295,9 @@ def _find_selected_ids(state: SweepState, top: int | None, labels: Sequence[str]
                     f"{subject} was pruned at step {configuration.pruned_at}; allowed: unpruned configurations"
                 )
         return list(dict.fromkeys(configuration.config_id for configuration in configurations.values()))
-    result = summarise(state)
-    refuse_unfinished(result, f"{state.folder}: --top {top}", "or select them with --configuration")
-    return [row.config_id for row in choose_best_rows(result, top)]
+    summary = summarise(state)
+    refuse_unfinished(summary, f"{state.folder}: --top {top}", "or select them with --configuration")
+    return [row.config_id for row in choose_best_rows(summary, top)]
 
 
 def _choose_new_seeds(option: str, planned_seeds: Sequence[int], sweep_by_seed: dict[int, str]) -> tuple[int, ...]:

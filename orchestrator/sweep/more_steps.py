@@ -63,8 +63,8 @@ def plan_more_steps(
     refuse_imported(state)
     refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
-    result = summarise(state)
-    refuse_unfinished(result, f"{state.folder}: --steps {steps}")
+    summary = summarise(state)
+    refuse_unfinished(summary, f"{state.folder}: --steps {steps}")
     refuse_top_with_labels(top, labels, "get more steps")
 
     # More steps also help configurations with an infinite score, which the ranking of other commands leaves out.
@@ -72,7 +72,7 @@ def plan_more_steps(
     succeeded_ids = {config_id for config_id in configurations if configurations[config_id].has_succeeded}
     if not succeeded_ids:
         raise UserError(f"{state.folder}: --steps {steps}: no configuration succeeded; nothing to train further")
-    rows = choose_rows(result, state, len(succeeded_ids) if top is None else top, labels, succeeded_ids)
+    rows = choose_rows(summary, state, len(succeeded_ids) if top is None else top, labels, succeeded_ids)
     old_configurations = [state.configurations[row.config_id] for row in rows]
 
     # The longer training must begin like the shorter one: a schedule, for example, may depend on the number of steps.

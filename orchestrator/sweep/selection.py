@@ -16,78 +16,78 @@ def refuse_top_with_labels(top: int | None, labels: Sequence[str], purpose: str)
         raise UserError(f"--top and --configuration both select the configurations that {purpose}; give only one")
 
 
-def refuse_unfinished(result: Summary, subject: str, alternative: str = "") -> None:
+def refuse_unfinished(summary: Summary, subject: str, alternative: str = "") -> None:
     """Raise UserError if a sweep is not finished, because its ranking may change."""
-    if not result.has_ended:
+    if not summary.has_ended:
         raise UserError(
-            f"{subject}: not finished ({result.complete_configurations} of {result.planned_configurations} "
-            f"configurations), so its ranking may change; to finish it: {format_command('resume', result.folder)}"
+            f"{subject}: not finished ({summary.complete_configurations} of {summary.planned_configurations} "
+            f"configurations), so its ranking may change; to finish it: {format_command('resume', summary.folder)}"
             + (f"\n{alternative}" if alternative else "")
         )
 
 
 def choose_rows(
-    result: Summary, state: SweepState, top: int, labels: Sequence[str], eligible_ids: Collection[str] | None = None
+    summary: Summary, state: SweepState, top: int, labels: Sequence[str], eligible_ids: Collection[str] | None = None
 ) -> list[Row]:
     """Return the rows of the configurations with these labels, or without labels the first `top` rows.
 
     Raises what `choose_labelled_rows` and `choose_best_rows` raise.
     """
     return (
-        choose_labelled_rows(result, state, labels, eligible_ids)
+        choose_labelled_rows(summary, state, labels, eligible_ids)
         if labels
-        else choose_best_rows(result, top, eligible_ids)
+        else choose_best_rows(summary, top, eligible_ids)
     )
 
 
-def choose_best_rows(result: Summary, top: int, eligible_ids: Collection[str] | None = None) -> list[Row]:
+def choose_best_rows(summary: Summary, top: int, eligible_ids: Collection[str] | None = None) -> list[Row]:
     """Return the first `top` rows by the objective, of `eligible_ids`, by default those with a finite score.
 
     Raises UserError if there are fewer, or if a race is not over.
     """
     # Configurations of an unfinished race have different numbers of seeds, so their scores cannot be ranked.
-    if result.race is not None and not result.race.has_ended:
+    if summary.race is not None and not summary.race.has_ended:
         raise UserError(
-            f"--top {top}: no ranking yet, because the race of {result.name} is not over; resume it, or select "
+            f"--top {top}: no ranking yet, because the race of {summary.name} is not over; resume it, or select "
             "configurations with --configuration"
         )
 
     # A refusal accounts for every configuration that cannot be chosen.
-    rows = [row for row in result.rows if is_eligible(row, eligible_ids)]
+    rows = [row for row in summary.rows if is_eligible(row, eligible_ids)]
     allowed = f"a number from 1 to {len(rows)}" if rows else "none, because no configuration succeeded"
     if top < 1:
         raise UserError(f"--top {top} is not a number of configurations; allowed: {allowed}")
     if top > len(rows):
-        ended_rows = [row for row in result.rows if row.is_complete and row not in rows]
+        ended_rows = [row for row in summary.rows if row.is_complete and row not in rows]
         counts = {
             "failed": sum(row.has_failed for row in ended_rows),
             "have no finite score": sum(not row.has_failed for row in ended_rows),
-            "were pruned": (pruned := sum(row.pruned_at is not None for row in result.rows)),
-            "have not ended": result.planned_configurations - result.complete_configurations - pruned,
+            "were pruned": (pruned := sum(row.pruned_at is not None for row in summary.rows)),
+            "have not ended": summary.planned_configurations - summary.complete_configurations - pruned,
         }
         reasons = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count) or "there are no more"
         raise UserError(
-            f"--top {top}: {len(rows)} configurations of {result.name} succeeded ({reasons}); allowed: {allowed}"
+            f"--top {top}: {len(rows)} configurations of {summary.name} succeeded ({reasons}); allowed: {allowed}"
         )
     return rows[:top]
 
 
 def choose_labelled_rows(
-    result: Summary, state: SweepState, labels: Sequence[str], eligible_ids: Collection[str] | None = None
+    summary: Summary, state: SweepState, labels: Sequence[str], eligible_ids: Collection[str] | None = None
 ) -> list[Row]:
     """Return the rows of these configurations, best first.
 
     Raises UserError for a configuration that is not in `eligible_ids`, by default for one without a finite score.
     """
     label_by_id = {find_configuration(state, label).config_id: label for label in labels}
-    for row in result.rows:
+    for row in summary.rows:
         if row.config_id in label_by_id and not is_eligible(row, eligible_ids):
             reason = "failed" if row.has_failed else "has no finite score" if row.is_complete else row.why_incomplete
             raise UserError(
                 f"--configuration {label_by_id[row.config_id]}: {format_label(row.number)} {reason}; "
                 "allowed: configurations that succeeded"
             )
-    return [row for row in result.rows if row.config_id in label_by_id]
+    return [row for row in summary.rows if row.config_id in label_by_id]
 
 
 def is_eligible(row: Row, eligible_ids: Collection[str] | None = None) -> bool:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.objective import is_judged, read_objective, score_members
+from orchestrator.results.scoring.objective import mask_judged_rows, read_objective, score_members
 from orchestrator.results.scoring.race_decision import decide_round
 from search_spaces import Objective, Racing
 
@@ -42,7 +42,7 @@ def main() -> None:
     rules |= {f"friedman {p:g}": Racing(first=given.first, test="friedman", level=p) for p in given.level}
     state = SweepState.load(given.folder)
     objective, curves = read_objective(state.spec), read_curves(state)
-    members = score_members(curves[is_judged(curves, objective)], objective)
+    members = score_members(curves[mask_judged_rows(curves, objective)], objective)
     scores = members.pivot(index="config_id", columns="seed", values="score")
     goodness = scores.median(axis=1) * (-1 if objective.direction == "minimize" else 1)
     random = np.random.default_rng(0)

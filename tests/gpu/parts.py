@@ -126,7 +126,7 @@ def random_numbers(device: str, size: Size) -> Iterator[Case]:
             (fused.call_fused(draw, *arguments), draw(*arguments))
             for draw, arguments in (
                 *((reference.draw_words, (few, step, 2, site, count)) for site in (0, 1, 7)),
-                (reference.draw_some_words, (few, step, 2, 3, count, part)),
+                (reference.draw_word_range, (few, step, 2, 3, count, part)),
             )
         ]
         return {

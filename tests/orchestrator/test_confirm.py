@@ -22,7 +22,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, r
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.confirmation_sentences import describe_confirmation_briefly
-from orchestrator.report.page.data import has_fresh_seeds, page_data
+from orchestrator.report.page.data import has_fresh_seeds, make_page_data
 from orchestrator.report.sentences import describe_best, make_answers, make_short_answer
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configuration_tables import make_identity_columns
@@ -361,9 +361,9 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     assert ": #2, " in describe_best(child) and " 0.304" in describe_best(child)
     cells = make_cells(child.rows, make_identity_columns(child))
     assert (cells["label"], cells["number"]) == (["#2", f"#{other}"], ["0", "1"])
-    data = page_data(child, read_curves(child.state))
+    data = make_page_data(child, read_curves(child.state))
     assert [shown["label"] for shown in data["configurations"]] == cells["label"]
-    assert all(("confirmed", True) in page_data(one, read_curves(one.state)).items() for one in (search, child))
+    assert all(("confirmed", True) in make_page_data(one, read_curves(one.state)).items() for one in (search, child))
     assert "#2 stays first" in make_short_answer(child)
     assert make_short_answer(search).startswith("#2 ") and make_short_answer(search).endswith(make_short_answer(child))
     (score, at_test) = (search.rows[0].score, search.rows[0].test_quartiles.median)
@@ -408,7 +408,7 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
         assert "Scores: " in with_scores and "Scores: " not in told
         assert result.objective.metric in make_answers(result)[1] and result.objective.metric not in with_scores
         assert len(told) < 240
-    assert page_data(search, read_curves(state))["confirmations"] == 1  # where the page continues its answers
+    assert make_page_data(search, read_curves(state))["confirmations"] == 1  # where the page continues its answers
 
 
 def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searched, synthetic_sweep, tmp_path):

@@ -282,7 +282,7 @@ class MemberConfig(Settings):
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
 
     def _find_added_metric_problems(self, label: str, metric: Metric) -> Iterator[Problem]:
-        """Yield problems of a metric apart from the task: of its label, of its direction, and with the task."""
+        """Yield problems of a metric that is not the task's: of its label, of its direction, and with the task."""
         if label in {**self.task.metrics, **self.model.metrics}:
             message = f"the task {self.task.name} or the model {self.model.name} has a metric named {label}"
             yield Problem(key="", given=label, message=message, allowed=f"another label: {{kind: {metric.name}}}")

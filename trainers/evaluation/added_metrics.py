@@ -1,4 +1,4 @@
-"""Metrics of an evaluation apart from the task's: `evaluation.metrics`, and values recorded by modules.
+"""Metrics of an evaluation in addition to the task's: `evaluation.metrics`, and values recorded by modules.
 
 Shapes: M members, B rows, T positions, V output tokens, L lengths.
 """
@@ -23,7 +23,7 @@ from trainers.tensors.device_constants import constant
 
 @dataclass(frozen=True)
 class AddedMetrics:
-    """Metrics apart from the task, by label. step: training steps so far, int64 ()."""
+    """Metrics in addition to those of the task, by label. step: training steps so far, int64 ()."""
 
     metrics: Mapping[str, Metric]
     step: Tensor

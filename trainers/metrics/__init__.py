@@ -1,1 +1,1 @@
-"""Metrics apart from tasks, which a sweep names under `evaluation.metrics`."""
+"""Metrics that belong to no task, which a sweep names under `evaluation.metrics`."""

@@ -1,4 +1,4 @@
-"""The base class of metrics apart from tasks, and the batch of an evaluation that they score.
+"""The base class of metrics that belong to no task, and the batch of an evaluation that they score.
 
 Shapes: M members, B rows, T positions, V output tokens, L lengths, H heads, K keys.
 """
@@ -98,7 +98,7 @@ class EvaluatedBatch:
 
 
 class Metric(Settings, ABC):
-    """Base of every metric apart from tasks; its fields are options of the sweep file.
+    """Base of every metric that belongs to no task; its fields are options of the sweep file.
 
     direction: the better direction, minimize, maximize or none. Rows whose value is NaN are left out of the mean. A
     metric only adds curves, so it is not part of `config_id`.

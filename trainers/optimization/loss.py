@@ -1,4 +1,4 @@
-"""The base class of losses apart from tasks, which may use several forward passes.
+"""The base class of losses that replace the loss of a task, which may use several forward passes.
 
 Shapes: M members, B rows, T positions, V output tokens. `trainers.optimization.losses` has the shipped losses.
 """

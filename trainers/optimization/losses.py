@@ -1,4 +1,4 @@
-"""The shipped losses apart from tasks.
+"""The shipped losses that replace the loss of a task.
 
 Shapes: M members, B rows, T positions, V output tokens.
 """

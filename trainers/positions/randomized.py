@@ -17,12 +17,12 @@ from trainers.tensors.noise import Noise
 from trainers.tensors.parameters import Parameter
 
 
-def _read_base_property(name: str) -> Any:
+def _delegate_property(name: str) -> Any:
     """Return a property that reads the same property of `base`."""
     return property(lambda self: getattr(self.base, name))
 
 
-def _call_base_hook(name: str) -> Any:
+def _delegate_hook(name: str) -> Any:
     """Return a hook that calls the same hook of `base`."""
     return lambda self, *arguments: getattr(self.base, name)(*arguments)
 
@@ -42,17 +42,17 @@ class Randomized(Position):
     draw: str = setting("batch", choices=("batch", "row"), help="whether each batch or each row has its own draw")
 
     # Everything but the position ids is up to the base.
-    looks_ahead = _read_base_property("looks_ahead")
-    depends_on_adjacency = _read_base_property("depends_on_adjacency")
-    has_mix = _read_base_property("has_mix")
-    drops_scores = _read_base_property("drops_scores")
-    metrics = _read_base_property("metrics")
-    max_metrics = _read_base_property("max_metrics")
-    embed = _call_base_hook("embed")
-    rotate = _call_base_hook("rotate")
-    key_state = _call_base_hook("key_state")
-    score = _call_base_hook("score")
-    mix = _call_base_hook("mix")
+    looks_ahead = _delegate_property("looks_ahead")
+    depends_on_adjacency = _delegate_property("depends_on_adjacency")
+    has_mix = _delegate_property("has_mix")
+    drops_scores = _delegate_property("drops_scores")
+    metrics = _delegate_property("metrics")
+    max_metrics = _delegate_property("max_metrics")
+    embed = _delegate_hook("embed")
+    rotate = _delegate_hook("rotate")
+    key_state = _delegate_hook("key_state")
+    score = _delegate_hook("score")
+    mix = _delegate_hook("mix")
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Yield the problems of the base."""

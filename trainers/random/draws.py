@@ -27,7 +27,7 @@ def draw_words(
     draw: Callable[..., Tensor] = reference.draw_words
     arguments: tuple[Any, ...] = (seeds_S, step, stream, site, count)
     if word_range is not None:
-        draw = reference.draw_some_words
+        draw = reference.draw_word_range
         arguments = (*arguments, word_range)
     return fused.call_fused(draw, *arguments) if fused.is_enabled(seeds_S) else draw(*arguments)
 

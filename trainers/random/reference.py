@@ -38,7 +38,7 @@ def draw_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int
     return torch.cat([lane.expand(len(seeds_S), blocks) for lane in lanes], dim=1)[:, :count]
 
 
-def draw_some_words(
+def draw_word_range(
     seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, word_range: tuple[int, int]
 ) -> Tensor:
     """Return some words of the draw of `draw_words`, int64 (S, last + 1 - first); word_range: (first, last + 1)."""

@@ -23,7 +23,7 @@ from trainers.settings.nested import is_nested
 
 def compute_digest(value: Any) -> str:
     """Return the first 12 hexadecimal digits of the SHA-256 of plain data, independent of the order of keys."""
-    return hashlib.sha256(_write_json(value).encode()).hexdigest()[:12]
+    return hashlib.sha256(_encode_json(value).encode()).hexdigest()[:12]
 
 
 def make_identity(settings: Settings) -> dict[str, Any]:
@@ -65,10 +65,11 @@ def _select_present_values(
         plain["revision"] = revision
 
     for field in filter(is_included, settings_fields(cls)):
-        # The path of a file whose hash is recorded does not identify anything.
         converted: Any
         value = getattr(settings, field.name)
         absent = read_absent_value(cls, field)
+
+        # The path of a file whose hash is recorded does not identify anything.
         if (pin := field.metadata["pinned_by"]) is not None and getattr(settings, pin) is not None:
             continue
 
@@ -77,18 +78,18 @@ def _select_present_values(
             if field.metadata["member"] and convert_field(field, None) is NOTHING:
                 continue
             converted = to_plain_value(value, convert_nested)
-            plain_absent = _write_plain_absent(field)
+            plain_absent = _make_plain_absent(field)
             if field.metadata["bare"] and converted is not None and converted.keys() == {"name"}:
                 converted = converted["name"]
         else:
             converted = convert_field(field, value)
             plain_absent = NOTHING if absent is NOTHING else convert_field(field, absent)
-        if converted is not NOTHING and (absent is NOTHING or _write_json(converted) != _write_json(plain_absent)):
+        if converted is not NOTHING and (absent is NOTHING or _encode_json(converted) != _encode_json(plain_absent)):
             plain[field.name] = converted
     return plain
 
 
-def _write_plain_absent(field: Field[Any]) -> Any:
+def _make_plain_absent(field: Field[Any]) -> Any:
     """Return the `absent` value of a nested field as plain data: the name of its class alone."""
     absent = field.metadata["absent"]
     if not isinstance(absent, str) or field.metadata["bare"]:
@@ -104,6 +105,6 @@ def _convert_structural(field: Field[Any], value: Any) -> Any:
     return to_plain_value(value)
 
 
-def _write_json(value: Any) -> str:
+def _encode_json(value: Any) -> str:
     """Return plain data as JSON that does not depend on the order of keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -92,7 +92,7 @@ def find_confirmed_sweeps(state: SweepState) -> list[SweepLineage]:
     return [sweep for sweep in siblings if sweep.identity == parent]
 
 
-def list_planned_seeds(state: SweepState) -> set[int]:
+def collect_planned_seeds(state: SweepState) -> set[int]:
     """Return the seeds in the specification of a sweep, and the additional seeds of single configurations."""
     return set(state.spec.get("seeds", ())).union(*map(state.list_planned_seeds, state.additional_seeds))
 
@@ -106,7 +106,7 @@ def find_used_seeds(state: SweepState) -> dict[int, str]:
     sweep_by_seed: dict[int, str] = {}
     for sweep in reversed(_load_continued_sweeps(state)):
         sweep_by_seed |= find_seeds_of_other_sweeps(sweep, strict=True)
-        sweep_by_seed |= dict.fromkeys(sorted(list_planned_seeds(sweep)), sweep.name)
+        sweep_by_seed |= dict.fromkeys(sorted(collect_planned_seeds(sweep)), sweep.name)
     return sweep_by_seed
 
 
@@ -132,7 +132,7 @@ def find_seeds_of_other_sweeps(state: SweepState, *, strict: bool) -> dict[int, 
     for sweep in read_lineages(here.parent, strict=strict):
         if sweep.root == this_sweep.root and sweep.folder.resolve() != here:
             with nullcontext() if strict else suppress(LedgerError):
-                seeds = sorted(list_planned_seeds(SweepState.load(sweep.folder)))
+                seeds = sorted(collect_planned_seeds(SweepState.load(sweep.folder)))
                 sweep_by_seed |= {seed: sweep.identity.sweep for seed in seeds if seed not in sweep_by_seed}
     recorded_seeds = (this_sweep.confirms or {}).get("used_seeds", ())  # also of deleted sweeps
     return sweep_by_seed | {seed: this_sweep.root.sweep for seed in recorded_seeds if seed not in sweep_by_seed}

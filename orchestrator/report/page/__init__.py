@@ -1,8 +1,8 @@
 """The HTML page of a sweep, report.html: how it is made, and when it is written.
 
 `write_report.py` reads ledger and curves and summarises them (results/make_summary.py). `render_page` (render.py) then
-fills page.html with text, style (page.css), script/*.js and d3, and with the data of `page_data` (data.py), from which
-the script draws curves and tables in the browser. Sentences and tables are those of report/sentences.py and
+fills page.html with text, style (page.css), script/*.js and d3, and with the data of `make_page_data` (data.py), from
+which the script draws curves and tables in the browser. Sentences and tables are those of report/sentences.py and
 report/tables/. One of the functions of write_report.py writes it:
 
 refresh_page     while a sweep runs: after new records, at most every ten seconds, in a thread of the driver

@@ -39,7 +39,7 @@ GROUPS = ("trained", "selection", "test")
 Floats = npt.NDArray[np.float32]
 
 
-def page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
+def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     """Return all data of the page; `curves` are those of all members, also of unfinished configurations."""
     # Configurations refer to groups of lengths by number.
     objective = summary.objective

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from orchestrator.report.page.data import page_data
+from orchestrator.report.page.data import make_page_data
 from orchestrator.report.sentences import (
     ENOUGH_SEEDS,
     describe_columns,
@@ -78,7 +78,7 @@ def render_page(summary: Summary, curves: pd.DataFrame) -> str:
     )
 
     # Text is in the HTML, so a reader without scripts has it; the script draws the rest from `data`.
-    data = json.dumps(_remove_all_controls(page_data(summary, curves)), allow_nan=False, separators=(",", ":"))
+    data = json.dumps(_remove_all_controls(make_page_data(summary, curves)), allow_nan=False, separators=(",", ":"))
     return Template(_read_file("page.html")).substitute(
         policy=policy,
         title=escape(f"lengthwise: {summary.name}"),
@@ -270,8 +270,8 @@ def _render_table(cells: Cells) -> str:
 
 def _keep_together(text: str) -> str:
     """Return HTML in which commands are code, and neither options nor intervals, ranges or percentages are broken."""
-    html, end, keep = "", 0, r"<span class=keep>\g<0></span>"
+    marked, end, keep = "", 0, r"<span class=keep>\g<0></span>"
     for command in _COMMAND.finditer(text):
-        html += _UNBROKEN.sub(keep, text[end : command.start()]) + f"<code>{_OPTION.sub(keep, command[0])}</code>"
+        marked += _UNBROKEN.sub(keep, text[end : command.start()]) + f"<code>{_OPTION.sub(keep, command[0])}</code>"
         end = command.end()
-    return html + _UNBROKEN.sub(keep, text[end:])
+    return marked + _UNBROKEN.sub(keep, text[end:])

@@ -43,7 +43,7 @@ def read_objective(spec: Mapping[str, Any]) -> Objective:
         raise LedgerError(f"{LEDGER_FILE}:1: this version cannot read the recorded {key}: {problem['msg']}") from error
 
 
-def is_judged(curves: pd.DataFrame, objective: Objective) -> npt.NDArray[np.bool_]:
+def mask_judged_rows(curves: pd.DataFrame, objective: Objective) -> npt.NDArray[np.bool_]:
     """Return which rows have the judged metric and average, at any length."""
     return np.asarray((curves["metric"] == objective.metric) & (curves["average"] == objective.average))
 
@@ -55,7 +55,7 @@ def compute_judged_values(curves: pd.DataFrame, objective: Objective) -> pd.Data
     or if a length is missing.
     """
     # A missing metric or length would silently give NaN, which means a failed seed.
-    rows = curves[is_judged(curves, objective)]
+    rows = curves[mask_judged_rows(curves, objective)]
     if len(curves) and not len(rows):
         raise KeyError(f"the curves have no {objective.metric} of the average {objective.average}")
     missing = sorted(set(objective.lengths) - set(rows["length"].unique().tolist()))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
-from orchestrator.results.scoring.objective import choose_evaluations, is_judged
+from orchestrator.results.scoring.objective import choose_evaluations, mask_judged_rows
 from orchestrator.text.wording import format_count, format_metric, format_ranges
 from search_spaces import Objective
 
@@ -28,7 +28,9 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
         for seed, member in configuration.members.items()
         if member.status == "complete"
     }
-    chosen_curves = curves[is_judged(curves, objective) & select_steps(curves, choose_evaluations(curves, objective))]
+    chosen_curves = curves[
+        mask_judged_rows(curves, objective) & select_steps(curves, choose_evaluations(curves, objective))
+    ]
     missing_values = chosen_curves.loc[chosen_curves["value"].isna(), ["config_id", "seed", "length"]].itertuples(
         index=False, name=None
     )

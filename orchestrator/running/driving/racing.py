@@ -8,7 +8,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.race import Race
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.objective import is_judged
+from orchestrator.results.scoring.objective import mask_judged_rows
 from orchestrator.results.scoring.race_decision import decide_round
 from orchestrator.results.scoring.rung_decision import compute_scores_at_step, decide_rung
 from orchestrator.running.driving.scores import RecordedScores
@@ -52,7 +52,7 @@ def make_rung_fields(spec: SweepSpec, state: SweepState) -> dict[str, Any]:
     rung = race.next_rung
     objective, seeds, config_ids = spec.objective, race.seeds, race.contenders
     packs = {member.pack_id for config_id in config_ids for member in state.configurations[config_id].members.values()}
-    curves = read_curves(state, packs=packs, keep=partial(is_judged, objective=objective))
+    curves = read_curves(state, packs=packs, keep=partial(mask_judged_rows, objective=objective))
 
     # A configuration is judged by its score at this rung and by the improvement since the rung before.
     current, previous = (

@@ -11,7 +11,7 @@ from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.race import is_race
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import LAST
-from orchestrator.results.scoring.objective import is_judged, reduce_rows, score_configuration, score_members
+from orchestrator.results.scoring.objective import mask_judged_rows, reduce_rows, score_configuration, score_members
 from search_spaces import Objective
 from trainers.evaluation.results import Evaluation
 
@@ -37,7 +37,7 @@ class RecordedScores:
     def score_recorded(self, packs: set[str]) -> None:
         """Score the members of packs that have their last evaluation, from the curves in the ledger."""
         only_last = self._objective.evaluation == LAST
-        keep = partial(is_judged, objective=self._objective)
+        keep = partial(mask_judged_rows, objective=self._objective)
         if packs and len(curves := read_curves(self._state, only_last, packs=packs, keep=keep)):
             self._store(score_members(curves, self._objective).itertuples(index=False, name=None))
 

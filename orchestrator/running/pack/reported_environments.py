@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.code.code_record import compute_digest
+from orchestrator.code.code_record import compute_mapping_digest
 from orchestrator.engine.environment import ENGINE, compute_trainers_digest
 
 
@@ -35,5 +35,5 @@ class ReportedEnvironments:
         environment = self._environments.get(pack_id)
         if environment is None:
             return {}
-        digest = compute_digest(environment)
+        digest = compute_mapping_digest(environment)
         return {"environment": digest} | ({} if digest in recorded else {"environment_in_full": {digest: environment}})

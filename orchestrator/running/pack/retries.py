@@ -2,7 +2,7 @@
 
 how a pack dies                                    where it becomes a `Death`
 an exception in a worker                           `make_death`
-a worker process that ends, also by its watchdog   `schedulers.local.handle_dead_worker`
+a worker process that ends, also by its watchdog   `handle_dead_worker` of `schedulers.local`
 what Ray reports                                   `with_ray.tune.make_ray_death`
 
 what follows                                       what the driver then does

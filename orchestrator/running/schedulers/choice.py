@@ -15,7 +15,7 @@ from orchestrator.plan import search
 from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Scheduler
 from orchestrator.running.schedulers.inline import InlineScheduler
-from orchestrator.running.schedulers.local import LocalScheduler, StartWorker, describe_machine
+from orchestrator.running.schedulers.local import LocalScheduler, StartWorker, make_local_cluster
 from orchestrator.text.wording import format_count
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import Resources, SweepSpec
@@ -40,7 +40,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
 
     # Otherwise the training time decides, because Ray takes seconds to start. It is estimated by operations, so the
     # reason names no time; `plan` measures a step and shows the time.
-    workers = describe_machine(resources.cpus, max_workers=resources.workers).workers
+    workers = make_local_cluster(resources.cpus, max_workers=resources.workers).workers
     members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
     seconds = mean(map(trainer.estimate_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:

@@ -31,7 +31,7 @@ _LOST_WORKER_PAUSE = 0.1  # seconds after the death of such a worker
 StartWorker = Callable[[], "Connection[bytes, bytes]"]
 
 
-def describe_machine(
+def make_local_cluster(
     cpus: int, workers: int | None = None, max_workers: int | None = None, gpus: float = 0.0
 ) -> Cluster:
     """Return this machine as a cluster of `workers`, or as many as its cores and GPUs allow, with equal memory.
@@ -67,7 +67,7 @@ class LocalScheduler:
     """Runs packs in worker processes of this machine; `start_worker` connects to a new one."""
 
     def __init__(self, resources: Resources, start_worker: StartWorker) -> None:
-        self.cluster = describe_machine(resources.cpus, max_workers=resources.workers, gpus=resources.gpus)
+        self.cluster = make_local_cluster(resources.cpus, max_workers=resources.workers, gpus=resources.gpus)
         self._start_worker = start_worker
         self._max_retries = resources.retries
         # CUDA_VISIBLE_DEVICES of each worker.

@@ -7,7 +7,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.median_curves import make_bands
-from orchestrator.results.scoring.objective import choose_evaluations, is_judged, read_objective
+from orchestrator.results.scoring.objective import choose_evaluations, mask_judged_rows, read_objective
 from orchestrator.results.scoring.undefined_values import describe_undefined_values, has_undefined_score
 from orchestrator.running.watching.meter import find_best_configuration
 from orchestrator.text.wording import format_label, format_metric, format_number
@@ -25,7 +25,7 @@ def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     try:
         objective = read_objective(state.spec)
         packs = {member.pack_id for member in best.members.values()}
-        curves = read_curves(state, packs=packs, keep=lambda rows: is_judged(rows, objective))
+        curves = read_curves(state, packs=packs, keep=lambda rows: mask_judged_rows(rows, objective))
         curves = curves[curves["config_id"] == best.config_id]
         chosen = curves[select_steps(curves, choose_evaluations(curves, objective))]
         band = make_bands(chosen, objective, {})[best.config_id, objective.metric, objective.average]
@@ -48,7 +48,7 @@ def make_undefined_rows(state: SweepState) -> list[tuple[str, str]]:
         return []
     try:
         objective = read_objective(state.spec)
-        curves = read_curves(state, keep=lambda rows: is_judged(rows, objective))
+        curves = read_curves(state, keep=lambda rows: mask_judged_rows(rows, objective))
         return [("undefined", sentence) for sentence in describe_undefined_values(state, curves, objective)]
     except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured
         return [("undefined", f"curves cannot be read: {error}")]

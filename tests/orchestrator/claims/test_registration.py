@@ -15,7 +15,7 @@ from rich.console import Console
 from orchestrator.claims import judge_file
 from orchestrator.claims.packed import locate_packed, read_packed
 from orchestrator.claims.registration import describe_registration, list_changes, read_deciding_values
-from orchestrator.code.code_record import compute_digest
+from orchestrator.code.code_record import compute_mapping_digest
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.extend import extend_sweep
@@ -100,8 +100,8 @@ def test_a_claim_keeps_the_digest_that_ledgers_have_of_it() -> None:
         claim(question="share", success={"least": 0.9}, compare=["pre"], lengths=[8], bound=0.4)
     )
     assert (
-        compute_digest(read_deciding_values(bare)) == "24a888d73cfe319d"
-        and compute_digest(read_deciding_values(full)) == "ad282d120859165e"
+        compute_mapping_digest(read_deciding_values(bare)) == "24a888d73cfe319d"
+        and compute_mapping_digest(read_deciding_values(full)) == "ad282d120859165e"
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.plan.checks.bounds import find_domain_problems
-from orchestrator.plan.domains import convert_to_value, find_range, make_distribution
+from orchestrator.plan.domains import convert_from_optuna, find_range, make_distribution
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
 from trainers.errors import ConfigError
 from trainers.settings.fields import Settings, setting, settings_fields
@@ -152,10 +152,10 @@ def everything(domain: Domain) -> list[Any]:
         return list(domain.values)
     distribution = make_distribution(domain)
     if isinstance(domain, IntUniform):
-        return [convert_to_value(domain, inner) for inner in range(domain.low, domain.high + 1, domain.step)]
+        return [convert_from_optuna(domain, inner) for inner in range(domain.low, domain.high + 1, domain.step)]
     inner = np.linspace(distribution.low, distribution.high, 211)
     inner = np.clip(inner, distribution.low, distribution.high)
-    return [convert_to_value(domain, float(one)) for one in inner]
+    return [convert_from_optuna(domain, float(one)) for one in inner]
 
 
 def built(where: FieldAtKey, value: Any) -> bool:

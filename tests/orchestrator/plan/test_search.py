@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from orchestrator.plan import search
-from orchestrator.plan.domains import convert_to_optuna, convert_to_value, make_distribution
+from orchestrator.plan.domains import convert_from_optuna, convert_to_optuna, make_distribution
 from search_spaces import (
     Choice,
     IntUniform,
@@ -222,8 +222,8 @@ def test_told_values_go_back_to_what_optuna_drew(seed, index):
         inner = generator.randrange(2, 21, 3)
     else:
         inner = generator.uniform(distribution.low, distribution.high)
-    value = convert_to_value(domain, inner)
+    value = convert_from_optuna(domain, inner)
     again = convert_to_optuna(domain, value)
     assert distribution._contains(distribution.to_internal_repr(again))
     expected = pytest.approx(value, rel=1e-5) if type(value) is float else value
-    assert convert_to_value(domain, again) == expected and type(convert_to_value(domain, again)) is type(value)
+    assert convert_from_optuna(domain, again) == expected and type(convert_from_optuna(domain, again)) is type(value)

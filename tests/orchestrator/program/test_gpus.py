@@ -16,7 +16,7 @@ from orchestrator.machine.gpus import count_gpu_packs, list_gpu_slots
 from orchestrator.preview.forecast import TIME, forecast
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, find_missing_resources
-from orchestrator.running.schedulers.local import describe_machine
+from orchestrator.running.schedulers.local import make_local_cluster
 from search_spaces import load_sweep
 from tests.orchestrator.program.studies import Study
 from tests.sweep_files import load_checked
@@ -147,7 +147,7 @@ def test_the_plan_counts_members_by_cores_and_gpus(on_gpus: LocalStudy) -> None:
     for override, count in (("resources.cpus=1", 8), ("resources.cpus=4", 4), ("resources.workers=3", 3)):
         spec = load_checked(study.folder / "prog.yaml", [override, "program.member_minutes=1"])
         assert f"with {count} members at once" in dict(forecast(spec, None).rows)[TIME]
-    assert describe_machine(1, gpus=3).workers == 1
+    assert make_local_cluster(1, gpus=3).workers == 1
 
 
 @pytest.mark.parametrize("scheduler", ["local", "auto"])

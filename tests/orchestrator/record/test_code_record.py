@@ -177,7 +177,7 @@ def test_a_folder_that_is_gone_is_not_a_change(repository, recorded) -> None:
 
 def test_tests_and_lengthwise_itself_are_not_imported_files() -> None:
     record = current_record().fields
-    assert set(record["engine"]) == set(code_record.ENGINE)
+    assert set(record["engine"]) == set(code_record.DIGESTED_FOLDERS)
     assert not [name for folder in record["folders"] for name in folder["files"]]
 
 

@@ -14,7 +14,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.page import data as page_data_module
-from orchestrator.report.page.data import page_data
+from orchestrator.report.page.data import make_page_data
 from orchestrator.report.sentences import describe_best, describe_columns
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configuration_tables import make_result_columns
@@ -103,15 +103,15 @@ def test_curves_are_those_of_the_ledger(small_sweep):
 
 def test_many_evaluations_are_thinned_and_the_last_stays(small_sweep, monkeypatch):
     monkeypatch.setattr(page_data_module, "MAX_NUMBERS", 1)
-    data = page_data(summarise(small_sweep), read_curves(small_sweep))
+    data = make_page_data(summarise(small_sweep), read_curves(small_sweep))
     assert data["steps"] == [100]
 
 
 def test_a_running_sweep_loads_itself_again_and_says_nothing_of_effects(small_sweep):
     result, curves = summarise(small_sweep), read_curves(small_sweep)
-    running = page_data(replace(result, status="running"), curves)
+    running = make_page_data(replace(result, status="running"), curves)
     assert running["running"] and running["effects"] == []
-    ended = page_data(result, curves)
+    ended = make_page_data(result, curves)
     assert not ended["running"] and ended["effects"]
 
 
@@ -129,10 +129,10 @@ def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, p
 
 def test_effects_are_those_of_statistics_and_none_after_rungs(small_sweep):
     result = summarise(small_sweep)
-    data = page_data(result, read_curves(small_sweep))
+    data = make_page_data(result, read_curves(small_sweep))
     assert {one["name"] for one in data["effects"]} == {"lr", "batch", "norm"}
     survivors = replace(result, design=replace(result.design, survivors=True))
-    effects = page_data(survivors, read_curves(small_sweep))["effects"]
+    effects = make_page_data(survivors, read_curves(small_sweep))["effects"]
     ends = [one["correlation"][1:] + [end for slope in one["slopes"] for end in slope["ends"][1:]] for one in effects]
     assert effects and not any(end is not None for found in ends for end in found)
 
@@ -156,7 +156,7 @@ def test_a_configuration_that_still_trains_has_its_latest_curve(tmp_path, synthe
         tmp_path / "half", [{}, {"model.dropout": 0.1}], 2, simple_curve, ended=False, stop_after_step=50
     )
     result = summarise(state)
-    data = page_data(result, read_curves(state))
+    data = make_page_data(result, read_curves(state))
     assert [one["rank"] for one in data["configurations"]] == [None, None] and data["steps"] == [50]
     assert np.isfinite(curves_of(data)[result.objective_curve]["bands"]).all()
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator.plan.checks.sweep_file_checks import describe_sample
+from orchestrator.plan.checks.sweep_file_checks import summarise_sample
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.recorded_configurations import list_recorded_values
 from orchestrator.plan.search import draw_sample
@@ -83,7 +83,7 @@ def test_names_alone_and_keys_of_one_of_them() -> None:
         None,
         None,
     ]
-    assert describe_sample(sweep(SECTIONS, "model: {width: 8}\n".replace("width: 8", ""))).configuration_count == 2
+    assert summarise_sample(sweep(SECTIONS, "model: {width: 8}\n".replace("width: 8", ""))).configuration_count == 2
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_said_at_its_place(space: str, model: str, said: str, t
     file = tmp_path / "a.yaml"
     file.write_text(SWEEP.replace("MODEL\n", model).replace("SPACE", space))
     with pytest.raises(SweepFileError) as caught:
-        describe_sample(load_checked(file))
+        summarise_sample(load_checked(file))
     assert said in str(caught.value)
 
 

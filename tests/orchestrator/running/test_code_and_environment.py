@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.code import code_record
-from orchestrator.code.code_record import compute_digest
+from orchestrator.code.code_record import compute_mapping_digest
 from orchestrator.engine import environment
 from orchestrator.engine.environment import ENGINE
 from orchestrator.record.state.state import SweepState
@@ -120,7 +120,7 @@ def test_every_evaluation_names_its_environment_and_the_ledger_has_it_once(lengt
     table = in_full[0][name]
     assert {"python", "lengthwise", "torch", "numpy", "ray", "optuna", "processor", "cpu capability"} <= set(table)
     assert (table["device"], table["threads"], table["OMP_DYNAMIC"]) == ("cpu", 1, "0")
-    assert table["MKL_CBWR"] and table["float32 products"] == "highest" and compute_digest(table) == name
+    assert table["MKL_CBWR"] and table["float32 products"] == "highest" and compute_mapping_digest(table) == name
     (first,) = records(tmp_path / "tiny", "sweep")
     assert first.fields["code"]["root"] == str(REPOSITORY)
 

@@ -49,10 +49,10 @@ def host():
 
 def test_the_number_of_packs_at_once_is_limited_by_affinity_and_by_the_sweep(monkeypatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)))
-    assert [local.describe_machine(2).workers, local.describe_machine(2, max_workers=2).workers] == [3, 2]
+    assert [local.make_local_cluster(2).workers, local.make_local_cluster(2, max_workers=2).workers] == [3, 2]
     assert (
-        local.describe_machine(2, max_workers=9).workers == 3
-        and local.describe_machine(2, 5, max_workers=1).workers == 5
+        local.make_local_cluster(2, max_workers=9).workers == 3
+        and local.make_local_cluster(2, 5, max_workers=1).workers == 5
     )
 
 

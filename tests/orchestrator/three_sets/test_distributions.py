@@ -10,7 +10,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from orchestrator.plan.checks.sweep_file_checks import check_parsed_sweep, describe_sample
+from orchestrator.plan.checks.sweep_file_checks import check_parsed_sweep, summarise_sample
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
@@ -149,15 +149,15 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path, fresh_s
 )
 def test_what_a_distribution_does_not_have_is_refused(study, overrides, said):
     with pytest.raises(SweepFileError) as refused:
-        describe_sample(load_sweep(study, overrides))
+        summarise_sample(load_sweep(study, overrides))
     assert said in str(refused.value)
 
 
 def test_a_metric_of_the_model_is_known_on_every_distribution(study):
     with pytest.raises(SweepFileError) as refused:
-        describe_sample(load_sweep(study, ["objective.metric=balance.hard", "training.batch_size=0"]))
+        summarise_sample(load_sweep(study, ["objective.metric=balance.hard", "training.batch_size=0"]))
     assert "metric" not in str(refused.value), "another fault must not hide that the model measures it"
-    assert describe_sample(load_sweep(study, ["objective.metric=balance.hard"])).configuration_count == 4
+    assert summarise_sample(load_sweep(study, ["objective.metric=balance.hard"])).configuration_count == 4
 
 
 def test_plan_and_validate_name_the_distributions(study, lengthwise_says):

@@ -43,7 +43,7 @@ def test_fused_draws_are_those_of_the_reference(seeds, step, stream, site, count
     first = data.draw(st.integers(0, count - 1))
     last = data.draw(st.integers(first + 1, count))
     assert torch.equal(
-        fused.call_fused(reference.draw_some_words, seeds, step, stream, site, count, (first, last)),
+        fused.call_fused(reference.draw_word_range, seeds, step, stream, site, count, (first, last)),
         whole[:, first:last],
     )
     assert pop_warning() is None
@@ -103,7 +103,7 @@ def test_draws_are_fused_on_a_gpu_once_that_is_asked_for(monkeypatch):
     monkeypatch.setattr(fused, "call_fused", lambda draw, *drawn: asked.append((draw.__name__, *drawn[2:])))
     draws.draw_words(seeds, torch.tensor(5), 2, 7, 17, None)
     draws.draw_words(seeds, torch.tensor(5), 2, 7, 17, (3, 9))
-    assert asked == [("draw_words", 2, 7, 17), ("draw_some_words", 2, 7, 17, (3, 9))]
+    assert asked == [("draw_words", 2, 7, 17), ("draw_word_range", 2, 7, 17, (3, 9))]
 
 
 @pytest.mark.parametrize("wanted", [True, False])
