@@ -12,7 +12,7 @@ from orchestrator.record.state.lineage import CONFIRMS, can_add_seeds
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.tables.columns import Cells
-from orchestrator.report.tables.configuration_tables import OTHERS
+from orchestrator.report.tables.configuration_tables import OTHERS, compute_median_of_others
 from orchestrator.report.tables.seed_comparison_table import describe_verdict
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
@@ -43,6 +43,7 @@ from orchestrator.text.wording import (
     format_number,
     format_ranges,
     format_values,
+    join_first_few,
 )
 
 ENOUGH_SEEDS = 10  # an interval takes 6; with 10 one seed may differ, and a band has up to 25 lengths
@@ -75,6 +76,7 @@ def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
             for confirmed in (confirmations if with_values else confirmations[-1:])
         ),
         *(() if with_values or confirmations else describe_lead(summary)),
+        *describe_lost(summary),
     ]
 
     # A confirmation has too few configurations for effects.
@@ -201,9 +203,27 @@ def describe_lead(summary: Summary) -> list[str]:
     if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(summary)):
         return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
     verdict = describe_verdict(comparison, leader, rival, with_metric=False)
-    favoured = f" The same seeds chose {leader}, so its lead is on average too large."
+    sign = -1 if comparison.question.direction == "minimize" else 1
+    is_ahead = sign * outcome.difference > 0  # here, too; it was chosen at the selection lengths
+    effect = ", so its lead is on average too large" if is_ahead else ", which favours it"
+    favoured = f" The same seeds chose {leader}{effect}."
     is_open = math.isnan(outcome.low) or comparison.verdict == "equal"
     return [f"Against the next: {verdict}{'' if is_open else favoured}"]
+
+
+def describe_lost(summary: Summary) -> list[str]:
+    """Return a sentence on configurations that failed seeds alone rank as the worst; empty if there are none."""
+    lost_rows = [
+        row
+        for row in summary.rows
+        if row.seeds_failed and row.score is not None and math.isinf(row.score) and row.is_complete
+    ]
+    texts = []
+    for row in lost_rows:
+        if (median := compute_median_of_others(summary, row, summary.objective.lengths)) is not None:
+            label = make_label(summary.state.provenance, row.number)
+            texts.append(f"{label} ({row.seeds_failed} of {row.seeds_run}; the others reach {format_number(median)})")
+    return [f"Last because seeds failed: {join_first_few(texts)}. Effects count them as the worst."] if texts else []
 
 
 def _describe_lead_briefly(summary: Summary) -> str:

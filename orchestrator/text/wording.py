@@ -185,7 +185,7 @@ def advise_retry(folder: Path) -> str:
     """Return the commands that show why packs died and that retry them."""
     return (
         f"details: {format_command('status', folder)} --trace; retry them: "
-        f"{format_command('resume', folder)} --retry-failed, after a change of the code with --accept-code-change"
+        f"{format_command('resume', folder)} --retry-failed (if the code was fixed, add --accept-code-change)"
     )
 
 

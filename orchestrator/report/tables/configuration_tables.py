@@ -3,7 +3,7 @@
 import json
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -136,13 +136,17 @@ def _describe_outcome(summary: Summary, group: str, row: Row) -> str:
         return text
 
     # Quartiles say nothing here, but the seeds that did not fail may have learned well.
-    band = summary.bands[row.config_id, *summary.objective_curve]
-    values = band.reduce_seed_curves(getattr(row.groups, group), "mean").values()
-    finished = [value for value in values if math.isfinite(value)]
-    if not finished:
-        return text
+    median = compute_median_of_others(summary, row, getattr(row.groups, group))
     infinite = format_number(quartiles.median, summary.infinity_text)
-    return f"{infinite} ({OTHERS} {format_number(statistics.median(finished))})"
+    return text if median is None else f"{infinite} ({OTHERS} {format_number(median)})"
+
+
+def compute_median_of_others(summary: Summary, row: Row, lengths: Collection[int]) -> float | None:
+    """Return the median over the seeds that did not fail, of their means over `lengths`; None if all failed."""
+    band = summary.bands.get((row.config_id, *summary.objective_curve))
+    values = band.reduce_seed_curves(lengths, "mean").values() if band else ()
+    finished = [value for value in values if math.isfinite(value)]
+    return statistics.median(finished) if finished else None
 
 
 def _describe_stopped(row: Row) -> str:

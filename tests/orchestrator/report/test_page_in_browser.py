@@ -432,9 +432,16 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(
     assert all(sign * failed > sign * end for c, end in ends if c != place)
     tab.click(f'#table tr[data-c="{place}"]')
     if failed_seeds == 1:  # its median curve is infinite, and still named
-        assert "B #3" in tab.read("[...document.querySelectorAll('#curves .name')].map(e => e.textContent)")
+        assert "B #3 \u00d7" in tab.read("[...document.querySelectorAll('#curves .name')].map(e => e.textContent)")
         verdict = tab.read("document.querySelector('.verdict').textContent")
         assert verdict.startswith("No verdict") and "1 of #3" in verdict and "inf" not in verdict
+        for _ in range(2):  # upwards, then downwards
+            tab.click("#table th:nth-child(6) button")
+        heads = tab.read("[...document.querySelectorAll('#table th')].map(e => e.textContent)")
+        rows = tab.read(
+            "[...document.querySelectorAll('#table tbody tr')].map(e => [...e.cells].map(c => c.textContent))"
+        )
+        assert heads[5] in ("selection", "test", "trained") and rows[-1][5].startswith("-inf")
     assert tab.problems == []
 
 

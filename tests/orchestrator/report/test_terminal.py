@@ -11,7 +11,13 @@ import pytest
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.effect_sentences import describe_effects
-from orchestrator.report.sentences import describe_best, describe_lead, describe_status, make_short_answer
+from orchestrator.report.sentences import (
+    describe_best,
+    describe_lead,
+    describe_lost,
+    describe_status,
+    make_short_answer,
+)
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.make_summary import _describe_identical_curves, summarise
@@ -62,6 +68,18 @@ def test_the_best_configuration_names_its_failed_seeds(tmp_path, synthetic_sweep
     whole, lost = map(summarise, built)
     assert whole.rows[0].number == lost.rows[0].number == 0, "the median of three has two good ones"
     assert "seeds failed" not in describe_best(whole) and "though 1 of its 3 seeds failed" in describe_best(lost)
+
+
+def test_configurations_that_are_last_for_failed_seeds_alone_are_named(tmp_path, synthetic_sweep):
+    """#1 loses one of three seeds, which its median survives, #2 two and #3 all."""
+    lost = {(1, 0): 10, (2, 0): 10, (2, 1): 10} | {(3, seed): 10 for seed in range(3)}
+    summary = summarise(synthetic_sweep(tmp_path / "lost", draws(4), 3, noisy, lost))
+    (sentence,) = describe_lost(summary)
+    row = next(row for row in summary.rows if row.number == 2)
+    band = summary.bands[row.config_id, *summary.objective_curve]
+    (other,) = filter(math.isfinite, band.reduce_seed_curves(summary.objective.lengths, "mean").values())
+    assert f"#2 (2 of 3; the others reach {format_number(other)})" in sentence
+    assert "#1" not in sentence and "#3" not in sentence
 
 
 def test_test_lengths_without_a_value_are_said(tmp_path, synthetic_sweep):
@@ -214,7 +232,7 @@ def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, s
     assert "0 of 3 configurations" in begun and "rank" not in begun and "Best" not in begun
 
 
-@pytest.mark.parametrize("gap", [0.0, 0.1])
+@pytest.mark.parametrize("gap", [0.0, 0.1, -0.1])
 def test_a_lead_is_called_too_large_unless_test_values_are_equal(tmp_path, synthetic_sweep, gap):
     """Both differ at the selection lengths; beyond them by `gap`."""
 
@@ -225,5 +243,9 @@ def test_a_lead_is_called_too_large_unless_test_values_are_equal(tmp_path, synth
     grid = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
     summary = summarise(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid))
     (lead,) = describe_lead(summary)
-    assert ("too large" in lead) == bool(gap) and ("No difference" in lead) == (not gap)
-    assert make_short_answer(summary).endswith("#1: better, on the seeds that chose it." if gap else "no difference.")
+    assert ("too large" in lead) == (gap > 0) and ("favours it" in lead) == (gap < 0)
+    assert ("No difference" in lead) == (not gap)
+    assert not describe_lost(summary)
+    assert make_short_answer(summary).endswith(
+        {0.0: "no difference.", 0.1: "#1: better, on the seeds that chose it."}.get(gap, "worse.")
+    )

@@ -66,7 +66,7 @@ function compareSeeds(c, d, group) {
 // filled if it excludes 0 and may be read as an effect.
 function drawInterval(value, low, high, limit, dots = [], mayFill = true) {
   const width = 130, height = 22, middle = dots.length ? 15 : height / 2, x = d3.scaleLinear([-limit, limit], [6, width - 6]).clamp(true);
-  const hasInterval = low !== null && !Number.isNaN(low), hasValue = value !== null && Number.isFinite(value);
+  const hasInterval = low !== null && !Number.isNaN(low), hasValue = value !== null && !Number.isNaN(value);
   const svg = d3.create("svg").attr("width", width).attr("height", height).attr("role", "img")
     .attr("aria-label", hasInterval ? `${formatSigned(value)}, from ${formatSigned(low)} to ${formatSigned(high)}` : formatSigned(value));
   svg.append("line").attr("x1", x(0)).attr("x2", x(0)).attr("y1", 1).attr("y2", height - 1)
@@ -115,7 +115,8 @@ function drawComparison() {
   const swap = make("button", "Swap A and B", {type: "button", class: "screen"}); // with it, a finger chooses A as well
   swap.addEventListener("click", () => { [state.first, state.second] = [second, first]; update(); });
   box.replaceChildren(make("h2", `${labels[0]} against ${labels[1]}, seed by seed`));
-  const isFavoured = page.confirmed && !page.fresh && [first, second].includes(ranked[0]);
+  const isFirstAlone = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
+  const isFavoured = isFirstAlone && page.confirmed && !page.fresh && [first, second].includes(ranked[0]);
   const seeds = isFavoured ? `On the search's own seeds, which favour ${configurations[ranked[0]].label}: ` : "";
   if (comparisons.length) box.append(make("p", seeds + describeComparison(comparisons[0], first, second), {class: "verdict"}));
 
@@ -127,7 +128,7 @@ function drawComparison() {
     comparisons.map(({group, lengths, medians, difference, low, high, differences, paired, n, p}) => [
       `${group} ${formatRanges(lengths)}`, formatNumber(medians[0]), formatNumber(medians[1]), formatSigned(difference),
       Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
-      drawInterval(difference, low, high, limit, differences.filter(Number.isFinite)),
+      drawInterval(difference, low, high, limit, differences.filter(value => !Number.isNaN(value))),
       paired ? String(n) : "not paired", Number.isNaN(p) ? "-" : p.toPrecision(3),
     ]));
   table.querySelectorAll("tbody tr").forEach((row, index) => {

@@ -75,8 +75,8 @@ function drawCurves() {
     .attr("transform", `translate(13,${(top + height - bottom) / 2}) rotate(-90)`).text(`median ${metricName()}`);
 
   // The medians, the first by rank on top.
-  svg.append("clipPath").attr("id", "inside").append("rect").attr("x", left).attr("y", top)
-    .attr("width", plotWidth).attr("height", height - top - bottom);
+  svg.append("clipPath").attr("id", "inside").append("rect").attr("x", left).attr("y", top - 4)
+    .attr("width", plotWidth).attr("height", height - top - bottom + 8); // a line at the edge keeps its width
   const curves = svg.append("g").attr("clip-path", "url(#inside)");
   pointable(curves.selectAll("path").data(d3.range(C).reverse()).join("path"))
     .attr("class", c => `curve${configurations[c].rank ? "" : " open"}${isIn(c) ? "" : " out"}`)
@@ -134,7 +134,7 @@ function drawFocus() {
     const worstEdge = page.metrics[state.m].direction === "maximize" ? height - bottom : top; // of infinite medians
     const end = last !== undefined ? y(median[last]) : worstEdge;
     if (last !== undefined || median.some(value => Math.abs(value) === Infinity))
-      labels.push({c, tint, y: Math.max(top + 4, Math.min(height - bottom, end))});
+      labels.push({c, tint, isInfinite: last === undefined, y: Math.max(top + 4, Math.min(height - bottom, end))});
   }
 
   // Labels at the right end are moved apart, downwards first and then back above the lower edge.
@@ -143,7 +143,7 @@ function drawFocus() {
   labels.forEach((label, n) => { label.y = Math.min(label.y, height - bottom - 14 * (labels.length - 1 - n)); });
   for (const label of labels)
     focus.append("text").attr("class", "name").attr("x", width - right + 6).attr("y", label.y + 4)
-      .style("fill", label.tint).text(labelWithMark(label.c));
+      .style("fill", label.tint).text(labelWithMark(label.c) + (label.isInfinite ? " \u00d7" : ""));
 
   // The value under the pointer, on the side that has more room.
   if (pointed === null || pointedLength === null) return;
@@ -169,7 +169,9 @@ function drawLegend(groups) {
   if (ranked.length)
     entries.push(entry(`linear-gradient(90deg,${colours})`, "first to last by the selection lengths", {class: "ramp"}));
   if (state.first !== null && !state.e)
-    entries.push(make("span", "A and B: median, band of the quartiles, and thin lines of the seeds"));
+    entries.push(make("span", "A, B: median, quartiles, seeds"));
+  const infinite = d3.range(C).filter(c => isLost(c, "selection") || isLost(c, "test")).map(c => configurations[c].label);
+  if (infinite.length) entries.push(make("span", `\u00d7 no median, because seeds failed: ${infinite.slice(0, 6).join(", ")}${infinite.length > 6 ? " ..." : ""}`));
   $("legend").replaceChildren(...entries);
 }
 

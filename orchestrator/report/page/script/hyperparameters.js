@@ -170,7 +170,7 @@ function drawEffects() {
     cell.append(make("span", `${line.value ? `${line.value}: ` : ""}${format(line.ends)}`), drawInterval(...line.ends, limit, [], mayFill));
     return cell;
   };
-  const body = [];
+  const body = [], hasImportance = effects.some(effect => effect.importance !== null);
   for (const effect of effects) {
     const correlation = effect.correlation[0] === null ? [] : [{ends: effect.correlation, limit: 1}];
     const marginal = [...correlation, ...effect.differences.map(line => ({...line, limit: differenceLimit}))];
@@ -181,13 +181,13 @@ function drawEffects() {
         onFirst(effect.name + (effect.alone ? "" : " *")), onFirst(effect.at),
         marginal[n] ? makeEffect(marginal[n], marginal[n].limit, effect.alone) : onFirst(instead),
         makeEffect(effect.slopes[n], slopeLimit, effect.alone), onFirst(effect.n),
-        onFirst(effect.importance === null ? "" : effect.importance.toFixed(2)),
+        ...(hasImportance ? [onFirst(effect.importance === null ? "" : effect.importance.toFixed(2))] : []),
       ]);
     }
   }
 
   const head = ["hyperparameter", "at lengths", "rank correlation or difference", "others held fixed (standardised slope)", effects[0].unit];
-  if (effects.some(effect => effect.importance !== null)) head.push("importance");
+  if (hasImportance) head.push("importance");
   const direction = page.metrics[0].direction === "maximize" ? "better" : "worse";
   const note = [
     `Right of the dashed line: the outcome rises with the hyperparameter, which is ${direction}.`,

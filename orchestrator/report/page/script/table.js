@@ -1,6 +1,7 @@
 // The table of configurations.
 const columns = Object.keys(page.table);
 const asNumber = text => { // also of "#8" and "0.4 [0.398, 0.401]"; text comes last
+  if (/^-inf/.test(text)) return -Infinity;
   const value = parseFloat(text.replace(/^#/, ""));
   return Number.isNaN(value) ? Infinity : value;
 };
