@@ -27,7 +27,7 @@ function valueRange() {
 }
 
 function drawCurves() {
-  const box = $("curves"), width = Math.max(280, box.clientWidth), height = Math.max(320, Math.min(440, width * 0.46));
+  const box = $("curves"), width = Math.max(280, box.clientWidth), height = Math.max(320, Math.min(innerHeight < 1000 ? 370 : 440, width * 0.46));
   const left = 62, right = 58, top = REACH, bottom = 42, lengths = lengthsOf(state.m), isLog = state.scale === "log";
   const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, width - right]);
   const y = (isLog ? d3.scaleLog() : d3.scaleLinear()).domain(valueRange()).range([height - bottom, top]).nice();
@@ -187,6 +187,6 @@ function drawReadout() {
   const missing = state.e ? " Seeds are stored for the judged evaluation alone." : "";
   let hint = pointed === null ? " Click another line or row to compare it with this one." : "";
   if (hint && state.first === c && state.second !== null)
-    hint = ` Compared below with ${labelWithMark(state.second)}; click or tap another line or row to choose another B.`;
+    hint = ` Compared below with ${labelWithMark(state.second)}; another line or row takes its place.`;
   box.replaceChildren(make("b", labelWithMark(c)), `${value} ${describe(c)}.${missing}${hint}`);
 }
