@@ -89,6 +89,7 @@ def has_fresh_seeds(summary: Summary) -> bool:
 def _describe_configuration(summary: Summary, row: Row, groups: dict[LengthGroups, int]) -> dict[str, Any]:
     """Return the data of a configuration; adds new groups of lengths to `groups`, which numbers them."""
     metrics = [metric for metric in summary.headline if metric in summary.measurements[row.config_id].metrics]
+    may_lose = row.seeds_failed and summary.objective.metric not in summary.unreached_metrics
     return {
         "label": make_label(summary.state.provenance, row.number),
         "rank": row.rank,
@@ -106,7 +107,7 @@ def _describe_configuration(summary: Summary, row: Row, groups: dict[LengthGroup
         "lost": [
             group
             for group, quartiles in (("selection", row.selection_quartiles), ("test", row.test_quartiles))
-            if row.has_failed or (row.seeds_failed and quartiles is not None and math.isinf(quartiles.median))
+            if row.has_failed or (may_lose and quartiles is not None and math.isinf(quartiles.median))
         ],
         "groups": {
             metric: groups.setdefault(summary.find_length_groups(row, metric), len(groups)) for metric in metrics

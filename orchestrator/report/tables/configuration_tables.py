@@ -142,7 +142,12 @@ def _describe_outcome(summary: Summary, group: str, row: Row) -> str:
 
 
 def compute_median_of_others(summary: Summary, row: Row, lengths: Collection[int]) -> float | None:
-    """Return the median over the seeds that did not fail, of their means over `lengths`; None if all failed."""
+    """Return the median over the seeds that did not fail, of their means over `lengths`; None if all failed.
+
+    None, too, for a metric that seeds may never reach: then the median is not infinite for failed seeds alone.
+    """
+    if summary.objective.metric in summary.unreached_metrics:
+        return None
     band = summary.bands.get((row.config_id, *summary.objective_curve))
     values = band.reduce_seed_curves(lengths, "mean").values() if band else ()
     finished = [value for value in values if math.isfinite(value)]

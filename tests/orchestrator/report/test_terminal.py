@@ -81,6 +81,12 @@ def test_configurations_that_are_last_for_failed_seeds_alone_are_named(tmp_path,
     assert f"#2 (2 of 3; the others reach {format_number(other)})" in sentence
     assert "#1" not in sentence and "#3" not in sentence
 
+    # A seed that did not fail, but never reached the metric, makes the median infinite as well.
+    def unreached(number, seed, average, metric, lengths, step):
+        return np.where(seed == 2, np.inf, noisy(number, seed, average, metric, lengths, step))
+
+    assert not describe_lost(summarise(synthetic_sweep(tmp_path / "unreached", draws(4), 3, unreached, {(2, 0): 10})))
+
 
 def test_test_lengths_without_a_value_are_said(tmp_path, synthetic_sweep):
     def only_shorter(number, seed, average, metric, lengths, step):
