@@ -156,7 +156,7 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
             else "No configuration has a finite score."
         )
 
-    # If all are tied, none is best; with a tie for the first place, the sentence says so.
+    # With equal scores no configuration is best; a tie for the first place is named.
     tied = sum(other.score == row.score for other in summary.rows if other.rank is not None) - 1
     values_text = format_values(row.values, summary.searched) if with_values else ""
     if tied and tied + 1 == sum(other.rank is not None for other in summary.rows) == len(summary.rows):

@@ -156,7 +156,8 @@ def describe_verdict(comparison: SeedComparison, first: str, second: str, *, wit
     where = f"at the {format_lengths(question.lengths, kind)}"
     if math.isnan(outcome.difference):
         return f"No verdict {where}: {outcome.reason}."
-    if math.isinf(outcome.difference) and math.isnan(outcome.low):
+    has_failed = comparison.first_failed or comparison.second_failed  # else a seed has never reached the metric
+    if has_failed and math.isinf(outcome.difference) and math.isnan(outcome.low):
         failed = f"{comparison.first_failed} of {first} and {comparison.second_failed} of {second}"
         return f"No verdict {where}: seeds failed ({failed}), and {outcome.reason}."
     if outcome.paired and outcome.n > 1 and outcome.ties == outcome.n:

@@ -155,7 +155,7 @@ def everything(domain: Domain) -> list[Any]:
         return [convert_from_optuna(domain, inner) for inner in range(domain.low, domain.high + 1, domain.step)]
     inner = np.linspace(distribution.low, distribution.high, 211)
     inner = np.clip(inner, distribution.low, distribution.high)
-    return [convert_from_optuna(domain, float(one)) for one in inner]
+    return [convert_from_optuna(domain, float(value)) for value in inner]
 
 
 def built(where: FieldAtKey, value: Any) -> bool:

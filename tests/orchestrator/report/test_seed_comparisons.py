@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,6 +54,8 @@ def test_a_difference_that_is_infinite_because_seeds_failed_is_no_verdict(tmp_pa
     assert math.isinf(comparison.outcome.difference)
     text = describe_verdict(comparison, "#0", "#2")
     assert text.startswith("No verdict") and "0 of #0 and 1 of #2" in text and "inf" not in text
+    unreached = replace(comparison, first_failed=0, second_failed=0)  # infinite, as of a step that was never reached
+    assert "failed" not in describe_verdict(unreached, "#0", "#2")
 
 
 TINY = """name: tiny

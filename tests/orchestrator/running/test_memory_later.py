@@ -49,7 +49,7 @@ def runs_out(reporting, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int],
 def recorded_once(state: SweepState) -> None:
     """Every evaluation of a pack is recorded once, and what is read again is what was written."""
     assert evaluated_once(state.folder) and not state.conflicts and not state.failed_packs
-    assert all(found.has_ended for found in state.configurations.values())
+    assert all(configuration.has_ended for configuration in state.configurations.values())
     replayed = SweepState.load(state.folder)
     assert (replayed.packs, replayed.repackings) == (state.packs, state.repackings)
 

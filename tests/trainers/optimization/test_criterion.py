@@ -134,7 +134,7 @@ def test_their_fields_are_places_for_values(sections) -> None:
     assert check_single_values(plain, MemberConfig) == []
     plain["training"]["stop"]["samples"] = 0
     plain["training"]["curriculum"] = {"name": "treshold"}
-    assert [one.key for one in check_single_values(plain, MemberConfig)] == [
+    assert [problem.key for problem in check_single_values(plain, MemberConfig)] == [
         "training.stop.samples",
         "training.curriculum.name",
     ]

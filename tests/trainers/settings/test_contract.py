@@ -138,7 +138,7 @@ def test_a_rate_of_dropout_that_would_not_reach_the_model_is_refused() -> None:
 
         dropout: float = setting(0.5, member=True)
 
-    assert [one for cls in (Decoder, Fixed, Mixed) for one in find_class_problems("model", cls)] == [
+    assert [problem for cls in (Decoder, Fixed, Mixed) for problem in find_class_problems("model", cls)] == [
         f"{name}.dropout is not declared with trainers.models.dropout.dropout_rate(), so it would not reach the model"
         for name in ("Fixed", "Mixed")
     ]

@@ -88,7 +88,8 @@ function describeComparison({group, lengths, differences, difference, low, high,
   const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
   const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds`;
   if (Number.isNaN(difference)) return `No verdict ${at}: ${reason}.`;
-  if (!Number.isFinite(difference) && Number.isNaN(low)) {
+  const hasFailed = configurations[first].failed || configurations[second].failed; // else a seed has never reached the metric
+  if (hasFailed && !Number.isFinite(difference) && Number.isNaN(low)) {
     const failed = [first, second].map((c, n) => `${configurations[c].failed} of ${labels[n]}`).join(" and ");
     return `No verdict ${at}: seeds failed (${failed}), and ${reason}.`;
   }

@@ -56,7 +56,7 @@ if (ranked.length > 1 && !page.confirmed) {
     if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
       paragraph.append(" More seeds: ", make("code", page.more_seeds));
     else if (!page.fresh && (lead.low !== 0 || lead.high !== 0) && !Number.isNaN(lead.low))
-      paragraph.append(` The same seeds chose ${configurations[ranked[0]].label}${lead.difference > 0 === (page.metrics[0].direction === "maximize") ? ", so its lead is on average too large" : ", which favours it"}.`);
+      paragraph.append(` The same seeds chose ${configurations[ranked[0]].label}${lead.difference * (page.metrics[0].direction === "maximize" ? 1 : -1) > 0 ? ", so its lead is on average too large" : ", which favours it"}.`);
     document.querySelectorAll(".rest p")[page.confirmations]?.after(paragraph);
   }
 }
