@@ -1,7 +1,7 @@
 """Train the planned members that are not in the ledger, for `run`, `resume` and `extend`."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 
 from orchestrator.interface.trainer import Member
 from orchestrator.mirror.mirrored_ledger import copy_at_start
@@ -13,6 +13,7 @@ from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.racing import has_race_ended
+from orchestrator.running.pack.protocol import Scheduler
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, open_scheduler
 from orchestrator.running.watching.meter import SpeedMeter
 from orchestrator.running.watching.progress import ProgressDisplay
@@ -69,7 +70,13 @@ def train_missing(
             publisher = children.publisher
             if publisher is not None:
                 publisher.start(session.folder, spec.tracking)
-            _train_packs(session, spec, state, scheduler_name, children, first_generation, max_seconds)
+
+            # The driver records what trains, and last how the sweep has ended.
+            open_driver = _open_driver(session, spec, state, scheduler_name, children, first_generation, max_seconds)
+            with open_driver as (scheduler, driver), session.record_if_interrupted(state):
+                scheduler.run(driver)
+                driver.remove_stop_file()
+                session.record_end(state, () if is_sweep_complete(spec, state) else driver.stopped_by)
         return finish_sweep(session, spec, state, publisher)
 
 
@@ -80,7 +87,8 @@ def _report_refusals(session: Session, publisher: Publisher) -> None:
         session.say("\n".join([f"{first_line}; training continues", *details]))
 
 
-def _train_packs(
+@contextmanager
+def _open_driver(
     session: Session,
     spec: SweepSpec,
     state: SweepState,
@@ -88,8 +96,8 @@ def _train_packs(
     children: SweepChildren,
     first_generation: Sequence[Configuration],
     max_seconds: float | None,
-) -> None:
-    """Train all packs with this scheduler, and record how the sweep ended."""
+) -> Iterator[tuple[Scheduler, SweepDriver]]:
+    """Within the block, give an open scheduler and the driver of the sweep, while their progress is shown."""
     # The scheduler is opened first: packs are cut for the workers of its cluster.
     publisher = children.publisher
     start_worker = children.workers.start_worker if children.workers else None
@@ -125,10 +133,9 @@ def _train_packs(
         # A sweep at an address is copied there before it trains.
         if warning := copy_at_start(session.ledger):
             session.say(f"warning: {warning}")
+        # A short sweep in this process needs no page until it ends.
         page = RunningPage(session.folder) if scheduler_name != "inline" else nullcontext()
-        with page, display.showing(), session.record_if_interrupted(state):
-            scheduler.run(driver)
-            driver.remove_stop_file()
-            session.record_end(state, () if is_sweep_complete(spec, state) else driver.stopped_by)
+        with page, display.showing():
+            yield scheduler, driver
         if publisher is not None:
             publisher.announce("end")  # while the scheduler ends and the report is written
