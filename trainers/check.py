@@ -24,6 +24,7 @@ from torch import Tensor
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, locate_in_user_code
 from trainers.evaluation.evaluate import check_lengths, evaluate
+from trainers.optimization.curricula import Curriculum
 from trainers.optimization.optimizer import Optimizer
 from trainers.packs.batches import are_equal_batches
 from trainers.packs.pack import Pack, TrainingState
@@ -87,41 +88,41 @@ def check_class(kind: str, name: str) -> list[str]:
         return [problem.message for problem in error.problems]
     problems = _find_failed_examples(cls)
 
-    # A class that needs settings is tried only if it says which.
-    if kind == "task":
-        try:
-            task = registry.build("task", {"name": name, **cls.trial_settings})
-        except ConfigError as error:
-            return [*problems, f"has required settings without trial_settings, so it was not tested: {error}"]
-        return problems + check_task(task)
+    # A class with required settings is tested only with its trial_settings.
+    settings = {"name": name, **cls.trial_settings}
     if kind in ("model", "position"):
-        sizes = [field.name for field in settings_fields(cls) if field.name in SMALL["model"]]
-        settings = {"name": name} | {size: SMALL["model"][size] for size in sizes}
-        model = settings if kind == "model" else {**SMALL["model"], "position": name}
-        return problems + check_model({**SMALL, "task": cls.trial_task or SMALL["task"], "model": model})
-    if kind == "metric" and _has_defaults(kind, name):
-        evaluation = {"metrics": {f"{name}_": {"kind": name}}}
-        sections = {**SMALL, "task": cls.trial_task or METRIC_TASK, "evaluation": evaluation}
-        return problems + [problem for _, problem in check_metrics(MemberConfig.from_dict(sections))]
-
-    # Parts of training are tried at their defaults.
-    if kind == "optimizer" and _has_defaults(kind, name):
-        return problems + check_optimizer(registry.build(kind, {"name": name}))
-    if kind == "loss" and _has_defaults(kind, name):
-        return problems + check_model({**SMALL, "training": {**SMALL["training"], "loss": name}})
-    if kind in ("average", "schedule") and _has_defaults(kind, name):
-        setting = {"averages": {"raw": {}, name: {"kind": name}}} if kind == "average" else {"schedule": name}
-        return problems + check_model({**SMALL, "training": {**SMALL["training"], **setting}})
-    return problems
-
-
-def _has_defaults(kind: str, name: str) -> bool:
-    """Return whether a class can be built without settings."""
+        settings |= {f.name: SMALL["model"][f.name] for f in settings_fields(cls) if f.name in SMALL["model"]}
     try:
-        registry.build(kind, {"name": name})
-    except ConfigError:
-        return False
-    return True
+        built = registry.build(kind, settings)
+    except ConfigError as error:
+        return [*problems, f"has required settings without trial_settings, so it was not tested: {error}"]
+    return problems + _check_built(kind, built)
+
+
+def _check_built(kind: str, built: Any) -> list[str]:
+    """Return the problems of a built class: of itself, or of a small model that trains with it."""
+    if kind == "task":
+        return check_task(built)
+    if kind == "optimizer":
+        return check_optimizer(built)
+    if kind == "curriculum":
+        return _collect(_find_curriculum_problems(built))
+
+    # The other kinds are tested as a sweep file names them.
+    named = built.to_dict()
+    entry = {"kind": built.name, **{key: value for key, value in named.items() if key != "name"}}
+    if kind == "metric":
+        sections = {
+            **SMALL,
+            "task": built.trial_task or METRIC_TASK,
+            "evaluation": {"metrics": {f"{built.name}_": entry}},
+        }
+        return [problem for _, problem in check_metrics(MemberConfig.from_dict(sections))]
+    if kind in ("model", "position"):
+        model = named if kind == "model" else {**SMALL["model"], "position": named}
+        return check_model({**SMALL, "task": built.trial_task or SMALL["task"], "model": model})
+    setting = {"averages": {"raw": {}, built.name: entry}} if kind == "average" else {kind: named}
+    return check_model({**SMALL, "training": {**SMALL["training"], **setting}})
 
 
 def _find_failed_examples(cls: type[Any]) -> list[str]:
@@ -223,6 +224,21 @@ def _find_optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
         yield "its weights or its state are not finite after two steps"
     elif bool((pack_state.theta[1] - single_state.theta[0]).norm() > _LARGE_CHANGE * pack_state.theta[1].norm()):
         yield "its update depends on the other members of its pack"
+
+
+def _find_curriculum_problems(curriculum: Curriculum) -> Iterator[str]:
+    """Yield problems of the stages after an evaluation of three members, the first of them failed, in two stages."""
+    stage_M = np.array([0, 0, 1])
+    scores_MN = np.array([[np.nan, np.nan], [0.1, 0.2], [0.9, 1.0]], dtype=np.float32)
+    for direction in ("minimize", "maximize"):
+        stages = curriculum.advance_stages(stage_M.copy(), scores_MN.copy(), direction)
+        if stages.shape != (3,) or stages.dtype.kind != "i" or not set(stages.tolist()) <= {0, 1}:
+            yield f"advance_stages returns {stages!r} for three members; allowed: int64 (3,), stages from 0 to 1"
+        elif any(
+            curriculum.advance_stages(stage_M[m : m + 1], scores_MN[m : m + 1], direction)[0] != stages[m]
+            for m in range(3)
+        ):
+            yield "its stages depend on the other members of the pack"
 
 
 def _find_metric_problems(member: MemberConfig, label: str) -> Iterator[str]:

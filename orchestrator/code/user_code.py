@@ -1,6 +1,6 @@
 """Find, digest and import the user's own modules, which a sweep names under `imports`.
 
-Their tasks, models, positions, averages and schedules register as shipped ones do. A module is searched beside the
+Their tasks, models and other classes register as shipped ones do. A module is searched beside the
 sweep file, in the current folder, then on Python's path. Its digest covers its Python files, and the files beside it
 that they import, directly or indirectly. The digest of an installed package covers only its own files.
 

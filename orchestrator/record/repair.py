@@ -80,7 +80,7 @@ def repair(folder: Path) -> list[str]:
         for record in damaged_records[:MAX_SHOWN]
     ]
     if (hidden := len(damaged_records) - MAX_SHOWN) > 0:
-        sentences.append(f"... and the curves of {hidden} more records")
+        sentences.append(f"... and the curves of {format_count(hidden, 'more record')}")
     sentences.append(f"damaged file saved as {backup}; {format_count(len(kept_records), 'good record')} kept")
     sentences += _describe_loss(lost_records, content[len(intact) :])
     if any(record.kind == "later_evaluation" for record in lost_records):

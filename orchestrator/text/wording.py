@@ -143,9 +143,10 @@ def format_duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def format_count(number: int, noun: str) -> str:
-    """Return a number with its noun: format_count(1, "pack") -> "1 pack"; format_count(2, "pack") -> "2 packs"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def format_count(number: float, noun: str) -> str:
+    """Return a number with its noun: "1 pack", "2 packs", "0.5 GPUs"."""
+    text = f"{number:g}" if isinstance(number, float) else str(number)
+    return f"{text} {noun}" if number == 1 else f"{text} {noun}s"
 
 
 def format_command(verb: str, folder: Path) -> str:

@@ -31,6 +31,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import OUTDATED_FILES, TABLES
 from orchestrator.storage import ObjectStore
 from orchestrator.sweep.specification import SPEC_FILE
+from orchestrator.text.wording import format_count
 from orchestrator.upkeep.listing import format_size
 
 _DERIVED_FILES = (SPEC_FILE, CURVES_FILE, REPORT_HTML, CLAIMS_COPY, *TABLES, *OUTDATED_FILES)
@@ -72,12 +73,12 @@ class Deletion:
         sizes = [size for entry in self.entries for size in _list_file_sizes(entry)]
         foreign = [f"not written by lengthwise, so these stay: {', '.join(self.foreign)}"] if self.foreign else []
         remaining = "".join(f"; {sentence}" for sentence in (*foreign, *self.consequences))
-        kind = " of checkpoints" if self.checkpoints_only else ""
-        copy = f"{self.folder}: {len(sizes)} files{kind}, {format_size(sum(sizes))}"
+        kind = "checkpoint " if self.checkpoints_only else ""
+        copy = f"{self.folder}: {format_count(len(sizes), f'{kind}file')}, {format_size(sum(sizes))}"
         if self.address is None:
             return copy + remaining
-        size = format_size(sum(self.object_sizes))
-        return f"{self.address}: {len(self.object_sizes)} objects{kind}, {size}, and its copy in {copy}{remaining}"
+        objects = format_count(len(self.object_sizes), f"{kind}object")
+        return f"{self.address}: {objects}, {format_size(sum(self.object_sizes))}, and its copy in {copy}{remaining}"
 
 
 def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:

@@ -20,7 +20,7 @@ from orchestrator.running.driving.pack_work import make_single_member_work
 from orchestrator.running.schedulers.choice import count_scarce_resources
 from orchestrator.running.schedulers.inline import use_worker_settings
 from orchestrator.sweep.specification import read_recorded_spec
-from orchestrator.text.wording import format_label, format_ranges, list_differing_keys
+from orchestrator.text.wording import format_count, format_label, format_ranges, list_differing_keys
 from orchestrator.trainer_choice import get_trainer
 from trainers.evaluation.results import Evaluation, Progress
 
@@ -112,8 +112,9 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     cpus = int(resources.get("cpus") or 1)
     gpus = float(resources.get("gpus") or 0.0)
     if lacking := count_scarce_resources(cpus, gpus):
+        needed = f"{format_count(cpus, 'CPU')} and {format_count(gpus, 'GPU')}"
         available = " and ".join(f"{count} {name}" for name, count in lacking.items())
-        raise UserError(f"{member} was trained with {cpus} CPUs and {gpus:g} GPUs; this machine has {available}")
+        raise UserError(f"{member} was trained with {needed}; this machine has {available}")
 
     # The folder is temporary, because a replay writes nothing into the sweep.
     trainer = get_trainer(chosen.resolved)

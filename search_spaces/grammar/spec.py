@@ -38,8 +38,8 @@ class Resources(Strict):
         default="auto",
         description="ray: packs run side by side in workers, here or on a cluster. local: side by side in processes of "
         "this machine, without Ray, which starts sooner. inline: one after the other in the process of the command "
-        "itself, for tests and debugging. auto: ray if RAY_ADDRESS names a cluster, a pack needs a GPU or training "
-        "will take more than two minutes, else local.",
+        "itself, for tests and debugging. auto: ray if RAY_ADDRESS names a cluster; otherwise local for programs, and "
+        "for other sweeps ray if a pack needs a GPU or training will take more than two minutes, else local.",
     )
     pack: PackSize = Field(default="auto", description="Members trained together as one program: auto, or a number.")
     checkpoint_seconds: float | None = Field(
@@ -114,8 +114,8 @@ class SweepSpec(Strict):
     )
     imports: Modules = Field(
         default=(),
-        description="Your Python modules, beside this file or installed, with tasks, models, positions, averages and "
-        "schedules for this file.",
+        description="Your Python modules, beside this file or installed, with tasks, metrics, models, positions, "
+        "optimizers, losses, averages, schedules and curricula for this file.",
     )
     task: Section = Field(
         description="The task: its name and options. `lengthwise list` shows them. Task and model, or a program."

@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -140,6 +140,7 @@ class Ema(Average):
     update_period: int = setting(1, low=1, member=True, help="steps between updates")
 
     neutral: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
+    trial_settings: ClassVar[Mapping[str, Any]] = {"decay": 0.9}
 
     def find_new_member_problems(self, parameter_names: Callable[[], Sequence[str]]) -> Iterator[Problem]:
         """Yield a problem if the decay is 1, because the average then never changes."""

@@ -1,6 +1,7 @@
 """The criterion of early stopping and curricula: a threshold for a metric on the validation stream."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ class Criterion(Settings):
     threshold: float = setting(help="value that the metric must reach")
     average: str = setting("raw", help="weight average that is scored: one of `averages`, or `raw`")
     samples: int = setting(500, low=1, help="validation inputs per trained length")
+
+    trial_settings: ClassVar[Mapping[str, Any]] = {"metric": "accuracy", "threshold": 0.9}
 
 
 class Stop(Criterion):

@@ -41,7 +41,7 @@ def describe_class(cls: type[Settings]) -> Description:
     # Metrics depend on the settings, so a class without defaults is built with the settings of its trial.
     summary = (cls.__doc__ or "").strip().partition("\n")[0]
     required = {field.name for field in settings_fields(cls) if field.default is MISSING}
-    values = getattr(cls, "trial_settings", {}) if required else {}
+    values = cls.trial_settings if required else {}
     metrics = dict(getattr(cls(**values), "metrics", None) or {}) if required <= {*values} else {}
     if isinstance(direction := getattr(cls, "direction", None), str):  # a metric apart from tasks is its only metric
         metrics = {cls.name: direction}

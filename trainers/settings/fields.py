@@ -105,6 +105,7 @@ class Settings:
 
     name: ClassVar[str] = ""
     revision: ClassVar[int] = 1
+    trial_settings: ClassVar[Mapping[str, Any]] = {}  # values of required settings for `trainers.check` and tests
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Make the subclass a frozen dataclass. Raises TypeError for a reserved field name or an invalid revision."""

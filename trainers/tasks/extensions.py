@@ -3,9 +3,9 @@
 Shapes: S seeds, M members, B rows, T positions, L lengths, A tokens of an answer.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,8 +106,6 @@ class StagedTraining:
 
 class StoredData:
     """Tasks whose data are read from files instead of drawn."""
-
-    trial_settings: ClassVar[Mapping[str, Any]] = {}  # settings for tests of the class on machines without the data
 
     def validation_batches(self: Any, stream: Stream, samples: int) -> Iterator[EvaluationBatch]:
         """Yield the batches that early stopping and curricula use: the first distribution at its trained lengths.

@@ -50,8 +50,7 @@ from orchestrator.running.driving.scores import RecordedScores
 from orchestrator.running.pack.reported_environments import ReportedEnvironments
 from orchestrator.running.pack.train_pack import (
     get_checkpoint_folder,
-    get_stack_file,
-    read_watchdog_report,
+    take_watchdog_report,
 )
 from orchestrator.text.wording import format_count, format_label, group_errors
 from orchestrator.trainer_choice import get_trainer
@@ -392,10 +391,10 @@ class SweepDriver:
 
     def _record_death(self, pack_id: str, error: str, trace: str | None) -> str:
         """Record that the pack died, with the watchdog's reason if it wrote one."""
-        stacks = get_stack_file(self.state.folder, pack_id)
-        if timeout := read_watchdog_report(stacks, self.spec.resources.heartbeat_timeout):
-            error, trace = timeout
         attempt = len(self.state.packs[pack_id].attempts) + 1
+        timeout = self.spec.resources.heartbeat_timeout
+        if report := take_watchdog_report(self.state.folder, pack_id, attempt, timeout):
+            error, trace = report
         fields = self._environments.make_fields(pack_id, self.state.environments)
         fields |= {"trace": trace} if trace else {}
         self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **fields)

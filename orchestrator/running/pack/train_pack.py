@@ -205,10 +205,15 @@ def get_stack_file(folder: Path, pack_id: str) -> Path:
     return folder / "checkpoints" / f"{pack_id}.stuck.txt"
 
 
-def read_watchdog_report(path: Path, seconds: float) -> tuple[str, str] | None:
-    """Return the error and the stacks of a pack that its watchdog ended after `seconds`; None for any other pack."""
+def take_watchdog_report(folder: Path, pack_id: str, attempt: int, seconds: float) -> tuple[str, str] | None:
+    """Return the error and the stacks of a pack that its watchdog ended after `seconds`; None for any other pack.
+
+    Renames the file after the attempt: a retry that dies before its watchdog starts has another error.
+    """
+    path = get_stack_file(folder, pack_id)
     if not path.exists() or not path.stat().st_size:
         return None
+    path = path.rename(path.with_name(f"{pack_id}.attempt-{attempt}.stuck.txt"))
     trace = path.read_text(encoding="utf-8", errors="replace")[-MAX_TRACE:]
     return f"watchdog: no heartbeat for {seconds:g} s; stack traces in {path}", trace
 

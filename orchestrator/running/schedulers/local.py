@@ -38,7 +38,7 @@ def make_local_cluster(
 
     `max_workers` is a limit if `workers` is None.
     """
-    description = f"this machine with {count_cores()} CPUs"
+    description = f"this machine with {format_count(count_cores(), 'CPU')}"
     max_on_gpus = sys.maxsize
     if gpus:
         count = len(read_gpu_memories())

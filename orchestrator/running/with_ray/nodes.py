@@ -15,6 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.errors import UserError
 from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, read_gpu_memories
+from orchestrator.text.wording import format_count
 
 POLL_SECONDS = 2.0  # between two readings of the nodes
 ANSWER_TIMEOUT = 60.0  # seconds for a node to report the memory of its GPUs; it may have to start a worker first
@@ -79,7 +80,7 @@ def _read_autoscaler() -> bool | None:
 
 def describe_amounts(amounts: Mapping[str, float]) -> str:
     """Return resources as text: "4 CPUs and 0.5 GPUs"."""
-    return " and ".join(f"{amount:g} {name}s" for name, amount in amounts.items())
+    return " and ".join(format_count(amount, name) for name, amount in amounts.items())
 
 
 def list_living_nodes() -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
         workers = count_packs(pack_resources)
         if workers == 0 and not address:
             raise UserError(
-                f"resources: a pack needs {cpus:g} CPUs and {gpus:g} GPUs; "
+                f"resources: a pack needs {describe_amounts({'CPU': cpus, 'GPU': gpus})}; "
                 f"this machine has {available['CPU']:g} and {available['GPU']:g}; "
                 "lower resources.cpus or resources.gpus"
             )
@@ -57,7 +57,7 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
         yield Cluster(
             workers=max(1, workers),
             bytes_per_worker=bytes_per_worker,
-            description=f"{ray_name} with {available['CPU']:g} CPUs and {available['GPU']:g} GPUs{notes}",
+            description=f"{ray_name} with {describe_amounts(available)}{notes}",
         )
     finally:
         leave()

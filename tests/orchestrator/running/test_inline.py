@@ -107,7 +107,7 @@ def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(sta
     state = one.play()
     ((pack_id, error),) = state.failed_packs
     assert len(state.packs[pack_id].attempts) == 3
-    path = one.folder / "checkpoints" / f"{pack_id}.stuck.txt"
+    path = one.folder / "checkpoints" / f"{pack_id}.attempt-3.stuck.txt"
     assert error == f"watchdog: no heartbeat for 7 s; stack traces in {path}"
     assert "in hang" in path.read_text()
     in_packs(lambda pack_id, step: None)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.running.pack import watchdog
+from orchestrator.running.pack.train_pack import get_stack_file, take_watchdog_report
 from orchestrator.running.pack.watchdog import Watchdog
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -54,3 +55,12 @@ def test_it_starts_anew_when_it_hears_something_and_sleeps_while_the_worker_wait
             assert calls == [armed, armed, "off"]
         assert calls == [armed, armed, "off", armed]
     assert calls[-1] == "off" and not path.exists()
+
+
+def test_the_report_of_an_attempt_is_not_that_of_the_next_which_died_before_its_watchdog(tmp_path: Path) -> None:
+    stacks = get_stack_file(tmp_path, "pack1")
+    stacks.parent.mkdir()
+    stacks.write_text("in hang")
+    error, trace = take_watchdog_report(tmp_path, "pack1", 1, 30.0) or ("", "")
+    assert trace == "in hang" and Path(error.split()[-1]).read_text() == "in hang"
+    assert take_watchdog_report(tmp_path, "pack1", 2, 30.0) is None

@@ -138,7 +138,7 @@ def test_a_checkpoint_that_is_replaced_meanwhile_is_not_counted(trained_sweep, t
             yield path
 
     monkeypatch.setattr(Path, "rglob", replaced)
-    assert f"{folder}: 0 files of checkpoints, 0 B" in planned.sentence
+    assert f"{folder}: 0 checkpoint files, 0 B" in planned.sentence
 
 
 def test_checkpoints_that_are_a_link_are_refused(trained_sweep, tmp_path):
@@ -155,7 +155,7 @@ def test_checkpoints_alone_are_deleted(trained_sweep, tmp_path):
     folder = shutil.copytree(trained_sweep, tmp_path / "one")
     before = {path.relative_to(folder) for path in folder.rglob("*")}
     planned = plan_deletion(folder, checkpoints_only=True)
-    assert " files of checkpoints, " in planned.sentence and "restart from step 0" in planned.sentence
+    assert " checkpoint files, " in planned.sentence and "restart from step 0" in planned.sentence
     delete_sweep(planned)
     gone = before - {path.relative_to(folder) for path in folder.rglob("*")}
     assert gone == {path for path in before if path.parts[0] == "checkpoints"} != set()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,9 @@ from trainers.models.decoder import Decoder
 from trainers.models.model import Recorder
 from trainers.models.vmapped import Vmapped
 from trainers.optimization.averaging import Average
+from trainers.optimization.curricula import Curriculum
 from trainers.optimization.schedules import Schedule
+from trainers.settings.fields import setting
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
@@ -166,6 +169,44 @@ def test_averages_and_schedules_are_tried_too(registered, kind: str, own: type[A
     registered(kind, "throw_away", own)
     (problem,) = check_class(kind, "throw_away")
     assert problem.startswith(f"raises {said}: ")
+
+
+def test_required_settings_are_those_of_the_trial_or_nothing_is_good(registered) -> None:
+    class Halves(Schedule):
+        """A schedule with a required setting, which divides by zero."""
+
+        floor: float = setting(help="where it ends")
+
+        def factor(self, step: Tensor, steps: int) -> Tensor:
+            return step / (1 // 0)
+
+    registered("schedule", "halves", Halves)
+    (problem,) = check_class("schedule", "halves")
+    assert "trial_settings" in problem and "floor" in problem
+    Halves.trial_settings = {"floor": 0.1}
+    (problem,) = check_class("schedule", "halves")
+    assert "ZeroDivisionError" in problem
+
+
+@pytest.mark.parametrize(
+    ("stages", "said"),
+    [
+        (lambda stage_M: stage_M + 1, "from 0 to 1"),
+        (lambda stage_M: stage_M.astype(float), "int64"),
+        (lambda stage_M: np.full_like(stage_M, stage_M.max()), "other members"),
+        (lambda stage_M: stage_M[:, None][9], "IndexError"),
+    ],
+)
+def test_a_curriculum_is_tried_on_three_members(registered, stages: Any, said: str) -> None:
+    class Hurried(Curriculum):
+        """A curriculum whose stages are wrong."""
+
+        def advance_stages(self, stage_M: Any, scores_MN: Any, direction: str) -> Any:
+            return stages(stage_M)
+
+    registered("curriculum", "throw_away", Hurried)
+    (problem,) = check_class("curriculum", "throw_away")
+    assert said in problem
 
 
 def test_a_trial_evaluates_at_the_shortest_and_the_longest_length_alone(monkeypatch: pytest.MonkeyPatch) -> None:
