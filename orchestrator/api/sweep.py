@@ -18,7 +18,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.consoles import make_console
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Sweep:
         return _make_table(make_race_records(self.summary))
 
     @property
-    def best(self) -> Row:
+    def best(self) -> ConfigurationResult:
         """The configuration ranked first by the selection lengths: number, values, score, quartiles, failed seeds.
 
         Raises UserError if no configuration has a score yet.

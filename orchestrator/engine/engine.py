@@ -129,9 +129,9 @@ class Engine:
         tasks = dict.fromkeys(member.task for member in members)
         return [problem.with_key_prefix("task") for task in tasks for problem in task.data_problems()]
 
-    def find_start_problems(self, member: MemberConfig, seeds: Collection[int]) -> list[Problem]:
+    def find_initial_weight_problems(self, member: MemberConfig, seeds: Collection[int]) -> list[Problem]:
         """Return a problem for each seed whose file of initial weights is missing or does not fit."""
-        return list(member.find_start_problems(seeds))
+        return list(member.find_initial_weight_problems(seeds))
 
     @use_one_thread()
     def find_trial_problems(self, member: MemberConfig, folder: Path | None) -> list[tuple[str, str]]:
@@ -183,7 +183,6 @@ class Engine:
         members = list(members)
         models_and_tasks = dict.fromkeys((member.model, member.task) for member in members)
         reasons = ((model, model.explain_loop(task)) for model, task in models_and_tasks)
-        shares = describe_start_shares((member.steps, _compute_start_shares(member)) for member in members)
         loop_warnings = [
             (
                 "model",
@@ -209,8 +208,9 @@ class Engine:
             unused_warnings.append(("training.loss", idle_losses[0]))
 
         # An average of initial weights and a partly read file train without an error; only the curves would show them.
+        shares = describe_start_shares((member.steps, _compute_start_shares(member)) for member in members)
         average_warnings = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
-        partial_starts = filter(None, (member.describe_partial_start() for member in members))
+        partial_starts = filter(None, (member.describe_partial_initial_weights() for member in members))
         return [
             *loop_warnings,
             *unused_warnings,

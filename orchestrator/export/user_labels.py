@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_label
 from search_spaces import ABSENT, find_nearest_name
 from search_spaces.grammar.load import read_text
@@ -46,7 +46,7 @@ def read_labels(path: Path, summary: Summary) -> dict[str, str]:
     return dict(labels)
 
 
-def select_labelled_rows(summary: Summary, labels: Mapping[str, str]) -> list[Row]:
+def select_labelled_rows(summary: Summary, labels: Mapping[str, str]) -> list[ConfigurationResult]:
     """Return the configurations that have a label, in the order of the labels."""
     rows = {format_label(row.number): row for row in summary.rows}
     return [rows[key] for key in labels if key in rows]

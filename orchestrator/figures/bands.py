@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.figures.drawing import CROSS_HEIGHT, GREY, PALETTE, frame_axes, mask_infinite, scale_values
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band
-from orchestrator.results.summary import Row
+from orchestrator.results.summary import ConfigurationResult
 
 GROUP_STYLES: dict[str, dict[str, Any]] = {
     "trained": {"facecolor": "#E6E9ED", "linewidth": 0},
@@ -41,8 +41,8 @@ DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # a style for each colour of 
 def plot_configurations(
     axes: Axes,
     bands: Mapping[str, Band],
-    coloured: Sequence[Row],
-    grey: Sequence[Row],
+    coloured: Sequence[ConfigurationResult],
+    grey: Sequence[ConfigurationResult],
     *,
     crosses: bool,
     styles: Sequence[tuple[Any, str]] = SOLID,

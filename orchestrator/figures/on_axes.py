@@ -12,7 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.figures.bands import DISTINCT_IN_GREY, SOLID, plot_configurations, shade_groups, shape_axes
 from orchestrator.figures.drawing import escape_for_figure
 from orchestrator.figures.effects import draw_effect
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_command, format_count, format_label, format_metric, format_values
 from trainers.errors import find_nearest
 
@@ -25,7 +25,7 @@ def plot_curves(
     summary: Summary,
     axes: Axes,
     *,
-    rows: Sequence[Row] = (),
+    rows: Sequence[ConfigurationResult] = (),
     metric: str | None = None,
     average: str | None = None,
     labels: Labels | None = None,
@@ -85,7 +85,7 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
     return axes
 
 
-def make_configuration_label(row: Row, summary: Summary, labels: Labels) -> str:
+def make_configuration_label(row: ConfigurationResult, summary: Summary, labels: Labels) -> str:
     """Return the legend of a configuration: label and values, or its text in `labels`, and failed seeds."""
     values = format_values(row.values, summary.searched)
     text = labels.get(format_label(row.number), f"{format_label(row.number)} {values}".rstrip())

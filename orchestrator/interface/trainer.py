@@ -99,7 +99,7 @@ class Trainer(Protocol):
     def find_local_problems(self, members: Iterable[Any]) -> list[Problem]:
         """Return problems of data or scripts that are missing on this machine, under dotted keys."""
 
-    def find_start_problems(self, member: Any, seeds: Collection[int]) -> list[Problem]:
+    def find_initial_weight_problems(self, member: Any, seeds: Collection[int]) -> list[Problem]:
         """Return the problems, under dotted keys, that keep members with these seeds from starting on this machine."""
 
     def find_trial_problems(self, member: Any, folder: Path | None) -> list[tuple[str, str]]:

@@ -31,7 +31,7 @@ class Configuration:
     duplicate_of: str | None = None
     built: Any = field(default=None, compare=False, repr=False)  # the member of seed 0, if already built
 
-    def member(self, seed: int) -> Any:
+    def build_member(self, seed: int) -> Any:
         """Return the member of this configuration with a seed."""
         if self.built:
             return replace(self.built, seed=seed)
@@ -94,7 +94,7 @@ def _find_member_problems(
     oversized = trainer.find_oversized_parts(member)
     if oversized:  # nothing else is checked, because counting the lengths of such a task may take minutes
         return [_make_problem(spec, problem.key, problem.message, allowed=problem.allowed) for problem in oversized]
-    return [*_find_objective_problems(spec, trainer, member), *_find_start_problems(spec, member, values)]
+    return [*_find_objective_problems(spec, trainer, member), *_find_initial_weight_problems(spec, member, values)]
 
 
 def assign_values(spec: SweepSpec, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,12 +179,12 @@ def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) 
     return problems
 
 
-def _find_start_problems(spec: SweepSpec, member: Member, values: Mapping[str, Any]) -> list[FileProblem]:
+def _find_initial_weight_problems(spec: SweepSpec, member: Member, values: Mapping[str, Any]) -> list[FileProblem]:
     """Return a problem for each seed without initial weights, at the grid item that names the weights.
 
     Recorded sweeps are checked when they are resumed.
     """
-    problems = [] if spec.is_recorded else get_trainer(spec.sections).find_start_problems(member, spec.seeds)
+    problems = [] if spec.is_recorded else get_trainer(spec.sections).find_initial_weight_problems(member, spec.seeds)
     return [
         _make_problem(spec, _find_drawn_item(spec, problem.key, values), problem.message, allowed=problem.allowed)
         for problem in problems

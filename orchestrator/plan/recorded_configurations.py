@@ -79,7 +79,9 @@ def refuse_missing_initial_weights(
         f"{problem.key}: {problem.message}" + (f"; allowed: {problem.allowed}" if problem.allowed else "")
         for configuration, seeds in recorded
         if seeds
-        for problem in get_trainer(configuration.resolved).find_start_problems(rebuild_member(configuration), seeds)
+        for problem in get_trainer(configuration.resolved).find_initial_weight_problems(
+            rebuild_member(configuration), seeds
+        )
     }
     if problems:
         raise UserError(f"{subject}:\n  " + "\n  ".join(sorted(problems)))

@@ -24,7 +24,7 @@ class PlannedRound:
     rungs: tuple[tuple[int, int], ...] = ()
 
     @property
-    def members(self) -> int:
+    def member_count(self) -> int:
         """The maximum number of members."""
         return self.configurations * len(self.seeds)
 
@@ -71,7 +71,9 @@ def count_weights_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
     `built` is the first generation; later configurations count as the mean of these.
     """
     # The size of a member depends on its configuration, not on its seed.
-    members = [configuration.member(spec.seeds[0]) for configuration in built if configuration.duplicate_of is None]
+    members = [
+        configuration.build_member(spec.seeds[0]) for configuration in built if configuration.duplicate_of is None
+    ]
     sizes = [get_trainer(spec.sections).count_kept_bytes(member) for member in members]
     planned_bytes = sum(
         len(planned_round.seeds) * sum(sizes[: planned_round.configurations])

@@ -43,7 +43,7 @@ def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
     """
     # Only a built task knows which texts it reads.
     draws = [(configuration.number, configuration.values) for configuration in draw_sample(spec, SAMPLES)]
-    members = [configuration.member(spec.seeds[0]) for configuration in build_configurations(spec, draws)]
+    members = [configuration.build_member(spec.seeds[0]) for configuration in build_configurations(spec, draws)]
     names = list(dict.fromkeys(name for member in members for name in member.task.corpora))
     if not names:
         yield f"{spec.name}: its task reads no text"

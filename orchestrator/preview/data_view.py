@@ -33,7 +33,7 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
     first = search.draw_sample(spec, 1)[0]
     built = build_configurations(spec, [(first.number, first.values)])
     check_data(spec, built)
-    member, configuration_count = built[0].member(spec.seeds[0]), search.count_configurations(spec)
+    member, configuration_count = built[0].build_member(spec.seeds[0]), search.count_configurations(spec)
 
     # Another configuration may train on other inputs, so the title names this one.
     title = f"configuration 0 of {configuration_count}" if configuration_count > 1 else "its only configuration"

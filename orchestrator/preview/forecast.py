@@ -62,7 +62,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, should_measure: bool = Fal
     rounds = plan_rounds(spec, len(unique_configurations))
     later_draws = search.count_configurations(spec) - len(configurations)
     scheduler, reason = choose_scheduler(
-        spec, (configuration.member(spec.seeds[0]) for configuration in configurations)
+        spec, (configuration.build_member(spec.seeds[0]) for configuration in configurations)
     )
     later_text = f" (and {later_draws} more, drawn when scores are known)" if later_draws else ""
     rows = [
@@ -76,7 +76,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, should_measure: bool = Fal
     if repeated := len(configurations) - len(unique_configurations):
         warnings.append(f"draws that repeat a configuration: {repeated}; each configuration runs once")
     warnings += list_trainer_warnings(
-        spec, [configuration.member(spec.seeds[0]) for configuration in unique_configurations]
+        spec, [configuration.build_member(spec.seeds[0]) for configuration in unique_configurations]
     )
     warnings += describe_few_seeds(spec)
 
@@ -120,7 +120,7 @@ def _forecast_engine(
     ]
     packs = [pack for round_packs in packs_by_round for pack in round_packs]
     by_id = {configuration.config_id: configuration for configuration in configurations}
-    examples = {pack.structural_key: by_id[pack.members[0][0]].member(pack.members[0][1]) for pack in packs}
+    examples = {pack.structural_key: by_id[pack.members[0][0]].build_member(pack.members[0][1]) for pack in packs}
     costs = {key: estimate_cost_or_refuse(member) for key, member in examples.items()}
     step_seconds = _measure_steps(packs, examples, costs)
 
@@ -209,12 +209,12 @@ def _forecast_program(
     """Return rows on steps, reports and time of a sweep of a program, and the use of its budget."""
     # A member of a program is a process of its own, so workers run one member each.
     resources = spec.resources
-    example = unique_configurations[0].member(spec.seeds[0])
+    example = unique_configurations[0].build_member(spec.seeds[0])
     parallel_members = (
         workers or local.make_local_cluster(resources.cpus, max_workers=resources.workers, gpus=resources.gpus).workers
     )
     members = search.count_configurations(spec) / len(unique_configurations)
-    members *= sum(planned.members * planned.share for planned in rounds)
+    members *= sum(planned.member_count * planned.share for planned in rounds)
 
     # A measurement is better than the user's estimate.
     minutes, source = example.program.member_minutes, "by program.member_minutes"
@@ -233,7 +233,7 @@ def _forecast_program(
         (
             "steps",
             format_ranges(
-                sorted({configuration.member(spec.seeds[0]).steps for configuration in unique_configurations})
+                sorted({configuration.build_member(spec.seeds[0]).steps for configuration in unique_configurations})
             ),
         ),
         ("reports", f"every {example.evaluation_interval} steps" if example.evaluation_interval else "at the end"),

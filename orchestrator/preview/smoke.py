@@ -79,7 +79,7 @@ def try_structures(spec: SweepSpec) -> int:
     structures = set[str]()
     files = frozenset(str(source.root / name) for source in import_spec_modules(spec) for name in source.files)
     for configuration in build_sample_configurations(spec):
-        first = configuration.member(spec.seeds[0])
+        first = configuration.build_member(spec.seeds[0])
         if first.structural_key not in structures:
             structures.add(first.structural_key)
             sections = {**first.to_dict(), "training": {**first.to_dict()["training"], "compile": False}}
@@ -145,7 +145,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
     The step is 0 without a report. The member runs in a temporary folder, from copies of its files as in a sweep.
     Raises SmokeFailed with the last lines of its log.
     """
-    trainer, member = get_trainer(spec.sections), configuration.member(spec.seeds[0])
+    trainer, member = get_trainer(spec.sections), configuration.build_member(spec.seeds[0])
     with TemporaryDirectory(prefix="lengthwise-") as temporary:
         folder = Path(temporary)
 

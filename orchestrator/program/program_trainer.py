@@ -79,7 +79,7 @@ class ProgramTrainer:
         """Return nothing: files and commands are checked by `find_trial_problems`."""
         return []
 
-    def find_start_problems(self, member: ProgramMember, seeds: Collection[int]) -> list[Problem]:
+    def find_initial_weight_problems(self, member: ProgramMember, seeds: Collection[int]) -> list[Problem]:
         """Return nothing: a program chooses its own initial weights."""
         return []
 

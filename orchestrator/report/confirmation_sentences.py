@@ -8,7 +8,7 @@ from orchestrator.text.wording import format_count, format_label, format_number,
 MAX_SHOWN = 3  # scores of configurations
 
 
-def describe_confirmation(summary: Summary, confirmed: Confirmation, *, with_scores: bool) -> str:
+def describe_confirmation(summary: Summary, confirmation: Confirmation, *, with_scores: bool) -> str:
     """Return sentences on a confirmation: which is first on fresh seeds, a comparison there, and both scores.
 
     Without `with_scores` the scores are shown only instead of an unknown order.
@@ -18,55 +18,55 @@ def describe_confirmation(summary: Summary, confirmed: Confirmation, *, with_sco
         f"{format_label(row.number)} "
         + (format_number(row.confirmed.median, summary.infinity_text) if row.confirmed else "not ended yet")
         + f" ({format_number(row.search.median, summary.infinity_text)} in the search)"
-        for row in confirmed.rows
+        for row in confirmation.rows
     ]
     scores_text = join_first_few(scores, MAX_SHOWN)
-    seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {format_ranges(confirmed.seeds)}"
-    standing = _describe_standing(confirmed)
-    if standing and summary.name == confirmed.name:
-        standing += f" (labels of {confirmed.parent})"
-    sentences = [f"Confirmation by {confirmed.name}: on {seeds} {standing or scores_text}."]
+    seeds = f"{'other' if confirmation.reused_seeds else 'fresh'} seeds {format_ranges(confirmation.seeds)}"
+    standing = _describe_standing(confirmation)
+    if standing and summary.name == confirmation.name:
+        standing += f" (labels of {confirmation.parent})"
+    sentences = [f"Confirmation by {confirmation.name}: on {seeds} {standing or scores_text}."]
 
     # The verdict comes before the scores, which a terminal may cut. Its metric is that of the answer before.
-    if confirmed.comparison:
-        first, second = (format_label(row.number) for row in confirmed.rows[:2])
-        sentences.append(describe_verdict(confirmed.comparison, first, second, with_metric=False))
+    if confirmation.comparison:
+        first, second = (format_label(row.number) for row in confirmation.rows[:2])
+        sentences.append(describe_verdict(confirmation.comparison, first, second, with_metric=False))
     sentences += [f"Scores: {scores_text}."] if standing and with_scores else []
 
     # Repeat caveats (unfinished, reused seeds, changed code) beside the scores; otherwise the section below is enough.
-    has_caveat = confirmed.unfinished or confirmed.reused_seeds or confirmed.changed_code
-    return " ".join([*sentences, *([f"{confirmed.sentence}."] if has_caveat else [])])
+    has_caveat = confirmation.unfinished or confirmation.reused_seeds or confirmation.changed_code
+    return " ".join([*sentences, *([f"{confirmation.sentence}."] if has_caveat else [])])
 
 
-def describe_confirmation_briefly(confirmed: Confirmation) -> str:
+def describe_confirmation_briefly(confirmation: Confirmation) -> str:
     """Return the answer of a finished confirmation, without numbers: "#8 stays first on fresh seeds 10-19 ...".
 
     The comparison is of the first two configurations of the search.
     """
-    assert confirmed.comparison is not None
-    first, second = (format_label(row.number) for row in confirmed.rows[:2])
+    assert confirmation.comparison is not None
+    first, second = (format_label(row.number) for row in confirmation.rows[:2])
     verdict = {
         "first": f"{first} is better than {second}",
         "second": f"{second} is better than {first}",
         "equal": f"no difference between {first} and {second}",
-    }.get(confirmed.comparison.verdict, f"{first} against {second} is inconclusive")
-    if confirmed.comparison.question.direction == "none":
+    }.get(confirmation.comparison.verdict, f"{first} against {second} is inconclusive")
+    if confirmation.comparison.question.direction == "none":
         verdict = verdict.replace("better", "lower")
 
     # Reused seeds or changed code weaken a confirmation, so even an answer in two lines says it.
-    seeds = f"{'other' if confirmed.reused_seeds else 'fresh'} seeds {format_ranges(confirmed.seeds)}"
-    caveats = ["not independent of the selection"] * bool(confirmed.reused_seeds)
-    caveats += ["with other code than the search"] * bool(confirmed.changed_code)
+    seeds = f"{'other' if confirmation.reused_seeds else 'fresh'} seeds {format_ranges(confirmation.seeds)}"
+    caveats = ["not independent of the selection"] * bool(confirmation.reused_seeds)
+    caveats += ["with other code than the search"] * bool(confirmation.changed_code)
     caveat = f" ({', '.join(caveats)})" if caveats else ""
-    standing = _describe_standing(confirmed)
+    standing = _describe_standing(confirmation)
     return f"On {seeds} {standing}; {verdict}{caveat}." if standing else f"On {seeds} {verdict}{caveat}."
 
 
-def _describe_standing(confirmed: Confirmation) -> str:
+def _describe_standing(confirmation: Confirmation) -> str:
     """Return as text whether the search's first configuration is first in its confirmation; empty if unknown."""
-    leaders = confirmed.leaders
-    first = confirmed.rows[0]
-    if len(confirmed.rows) < 2 or not leaders:
+    leaders = confirmation.leaders
+    first = confirmation.rows[0]
+    if len(confirmation.rows) < 2 or not leaders:
         return ""
     if first not in leaders:
         names = ", ".join(format_label(row.number) for row in leaders)

@@ -33,7 +33,7 @@ from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_informed
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, Estimate, estimate_median
 from orchestrator.text.wording import (
     format_command,
@@ -72,8 +72,8 @@ def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
         describe_status(summary),
         describe_best(summary, with_values=with_values),
         *(
-            describe_confirmation(summary, confirmed, with_scores=not with_values)
-            for confirmed in (confirmations if with_values else confirmations[-1:])
+            describe_confirmation(summary, confirmation, with_scores=not with_values)
+            for confirmation in (confirmations if with_values else confirmations[-1:])
         ),
         *(() if with_values or confirmations else describe_lead(summary)),
         *describe_lost(summary),
@@ -290,7 +290,7 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _describe_test_value(summary: Summary, row: Row) -> str:
+def _describe_test_value(summary: Summary, row: ConfigurationResult) -> str:
     """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
     # Enough seeds have an interval, fewer have quartiles.
     assert row.test_quartiles is not None

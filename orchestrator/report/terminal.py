@@ -20,7 +20,7 @@ from orchestrator.report.tables.configuration_tables import (
     make_result_columns,
     make_value_columns,
 )
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_count
 
 MAX_ROWS = 6  # configurations in the table
@@ -135,7 +135,7 @@ class Screen:
         yield Text(f"Page: {summary.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 
 
-def make_short_table(summary: Summary, rows: Sequence[Row], fits: Callable[[Cells], bool]) -> Cells:
+def make_short_table(summary: Summary, rows: Sequence[ConfigurationResult], fits: Callable[[Cells], bool]) -> Cells:
     """Return the columns of the table of `rows` that fit.
 
     The config_id is always left out; if needed the quartiles, then values.

@@ -36,7 +36,7 @@ from orchestrator.results.scoring.objective import (
 from orchestrator.results.scoring.search_design import count_specified, get_domain_kind, read_design
 from orchestrator.results.scoring.undefined_values import describe_undefined_values
 from orchestrator.results.scoring.validation_scores import list_early_stops
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.wording import format_count, format_lengths, format_ranges
 from search_spaces import Objective
@@ -208,7 +208,7 @@ def _make_row(
     measured: Measurements,
     bands: Mapping[CurveKey, Band],
     objective: Objective,
-) -> Row:
+) -> ConfigurationResult:
     """Return the row of a configuration, without score and rank, and not yet complete."""
     members = configuration.members.values()
     groups = make_length_groups(measured, objective)
@@ -216,7 +216,7 @@ def _make_row(
     # A member in training counts neither as run nor as failed.
     ended_members = [member for member in members if member.status in ("complete", "failed")]
     failed_members = [member for member in ended_members if member.status == "failed"]
-    row = Row(
+    row = ConfigurationResult(
         config_id=configuration.config_id,
         number=configuration.number,
         values=configuration.values,
@@ -277,7 +277,9 @@ def _judge_other_distributions(
     return quartiles
 
 
-def _rank_rows(rows: Sequence[Row], curves: pd.DataFrame, state: SweepState, objective: Objective) -> list[Row]:
+def _rank_rows(
+    rows: Sequence[ConfigurationResult], curves: pd.DataFrame, state: SweepState, objective: Objective
+) -> list[ConfigurationResult]:
     """Return the rows with score and rank, best first, then incomplete and pruned configurations.
 
     A configuration that left a race is ranked behind all that stayed longer, even if these are incomplete.

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from orchestrator.results.scoring.median_curves import compute_quartiles_at
-from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
+from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import ABSENT
 from search_spaces.grammar.problems import read_key
@@ -28,7 +28,7 @@ def collect_searched_values(summary: Summary) -> dict[str, dict[str, Any]]:
     }
 
 
-def get_searched_value(summary: Summary, row: Row, key: str, missing: Any = ABSENT) -> Any:
+def get_searched_value(summary: Summary, row: ConfigurationResult, key: str, missing: Any = ABSENT) -> Any:
     """Return the value of a searched key in a configuration, or `missing`.
 
     If a listed configuration leaves the key out, this is the fixed value of the key, or `missing` for a section.

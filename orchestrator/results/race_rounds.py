@@ -39,7 +39,7 @@ def describe_race(race: Race) -> str:
         )
 
     # Ranks follow the medians only within a round, and readers may not expect this.
-    members, all_members = race.members, race.members_without_race
+    members, all_members = race.member_count, race.member_count_without_race
     share = f"{members:,} of {all_members:,} members ({100 * members / all_members:.0f} %)"
     rank = "Configurations that left in an earlier round are ranked behind those that stayed, whatever their medians"
     state = "" if race.has_ended else ", and is not over"

@@ -11,7 +11,7 @@ from orchestrator.results.comparing.seed_comparisons import GROUPS, SeedComparis
 from orchestrator.results.confirmation import Confirmation, ConfirmationRow, match_search
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.pack_environments import find_differing_code, record_configurations
-from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
+from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
 from orchestrator.statistics.quartiles import Quartiles
 
 
@@ -92,7 +92,7 @@ def _list_changed_code(summary: Summary, search: SweepState) -> tuple[str, ...]:
     return tuple(sorted(changed_parts))
 
 
-def _make_row(row: Row | None, recorded: Mapping[str, Any]) -> ConfirmationRow:
+def _make_row(row: ConfigurationResult | None, recorded: Mapping[str, Any]) -> ConfirmationRow:
     """Return a confirmed configuration from its row in the confirmation (None if missing) and the search's record."""
     finished_row = row if row is not None and row.is_complete else None
     return ConfirmationRow(

@@ -27,7 +27,7 @@ CACHED_SUMMARIES = 4  # with cached effects and comparisons, which a report read
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ConfigurationResult:
     """The results of a configuration. Score, rank and quartiles are None until all its seeds have ended."""
 
     config_id: str
@@ -96,7 +96,7 @@ class Summary:
     recorded: Mapping[str, ConfigurationProvenance]  # the rest of each configuration's record, by config_id
     searched: dict[str, str]  # the kind of domain of every searched key
     design: Design  # how configurations were drawn
-    rows: tuple[Row, ...]  # by score, unfinished configurations last
+    rows: tuple[ConfigurationResult, ...]  # by score, unfinished configurations last
     bands: dict[CurveKey, Band]  # at the judged evaluation of each seed
     notes: tuple[str, ...]  # sentences on limitations of these results
     warnings: tuple[str, ...] = ()  # sentences that make all results doubtful
@@ -143,7 +143,7 @@ class Summary:
         return next((measured.axis for measured in self.measurements.values()), "length")
 
     @cached_property
-    def by_config_id(self) -> dict[str, Row]:
+    def by_config_id(self) -> dict[str, ConfigurationResult]:
         """The rows by config_id."""
         return {row.config_id: row for row in self.rows}
 
@@ -195,7 +195,7 @@ class Summary:
         """The text for an infinite value of the judged metric."""
         return NOT_REACHED if self.objective.metric in self.unreached_metrics else "inf"
 
-    def find_length_groups(self, row: Row, metric: str) -> LengthGroups:
+    def find_length_groups(self, row: ConfigurationResult, metric: str) -> LengthGroups:
         """Return the length groups of a metric of a configuration."""
         return make_length_groups(self.measurements[row.config_id], self.objective, metric)
 

@@ -20,7 +20,7 @@ from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_li
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarise
-from orchestrator.results.summary import Row
+from orchestrator.results.summary import ConfigurationResult
 from orchestrator.session.session import Outcome
 from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_with_labels, refuse_unfinished
@@ -134,7 +134,7 @@ def refuse_many_seeds(option: str, number: int) -> None:
         raise UserError(f"--seeds {option}: too many seeds; allowed: up to {MAX_SEEDS}")
 
 
-def _make_search_result(row: Row) -> dict[str, Any]:
+def _make_search_result(row: ConfigurationResult) -> dict[str, Any]:
     """Return the fields of a configuration's search result for the ledger of the confirmation."""
     test = row.test_quartiles
     return {

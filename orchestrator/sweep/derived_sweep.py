@@ -19,7 +19,7 @@ from orchestrator.plan.search import count_configurations, draw_configurations
 from orchestrator.record.files.code import find_program
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summary import Row
+from orchestrator.results.summary import ConfigurationResult
 from orchestrator.session.session import Outcome
 from orchestrator.sweep import run_and_resume
 from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, advise_existing, refuse_fixed_sections
@@ -54,7 +54,11 @@ def run_derived(
 
 
 def make_listed_spec(
-    state: SweepState, chosen: Sequence[Row], header: dict[str, Any], overrides: Sequence[str], action: str
+    state: SweepState,
+    chosen: Sequence[ConfigurationResult],
+    header: dict[str, Any],
+    overrides: Sequence[str],
+    action: str,
 ) -> SweepSpec:
     """Return the specification of a new sweep in the same storage that lists chosen configurations of this sweep.
 

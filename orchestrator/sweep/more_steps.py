@@ -186,11 +186,11 @@ def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configur
     """Raise UserError if more steps would change the first steps of a configuration's training."""
     from trainers.training.start_checkpoints import explain_step_dependence
 
-    member, steps = rebuild_member(old), new.member(0).training.steps
+    member, steps = rebuild_member(old), new.build_member(0).training.steps
     subject = f"{state.folder}: --steps {steps}: {format_label(old.number)}"
     if steps <= member.training.steps:
         raise UserError(f"{subject} already has {member.training.steps} steps; allowed: > {member.training.steps}")
-    if reasons := list(explain_step_dependence(member, replace(new.member(0), seed=member.seed), device)):
+    if reasons := list(explain_step_dependence(member, replace(new.build_member(0), seed=member.seed), device)):
         raise UserError(f"{subject} cannot be trained further: {'; '.join(reasons)}; {_describe_rerun(steps)}")
 
 

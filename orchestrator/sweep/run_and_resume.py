@@ -89,7 +89,7 @@ def run_sweep(
     with start_repository_reader(spec.folder) as repository_reader:  # git runs in parallel
         sources = import_spec_modules(spec)
         configurations = build_first_generation(spec)
-        members = [configuration.member(spec.seeds[0]) for configuration in configurations]
+        members = [configuration.build_member(spec.seeds[0]) for configuration in configurations]
         for warning in list_warnings(spec, members):
             say(console, f"warning: {warning}")
         sources = (*sources, *get_trainer(spec.sections).find_sources(members, spec.folder))

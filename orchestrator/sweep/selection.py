@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from orchestrator.errors import UserError
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_command, format_label
 
 
@@ -28,7 +28,7 @@ def refuse_unfinished(summary: Summary, subject: str, alternative: str = "") -> 
 
 def choose_rows(
     summary: Summary, state: SweepState, top: int, labels: Sequence[str], eligible_ids: Collection[str] | None = None
-) -> list[Row]:
+) -> list[ConfigurationResult]:
     """Return the rows of the configurations with these labels, or without labels the first `top` rows.
 
     Raises what `choose_labelled_rows` and `choose_best_rows` raise.
@@ -40,7 +40,9 @@ def choose_rows(
     )
 
 
-def choose_best_rows(summary: Summary, top: int, eligible_ids: Collection[str] | None = None) -> list[Row]:
+def choose_best_rows(
+    summary: Summary, top: int, eligible_ids: Collection[str] | None = None
+) -> list[ConfigurationResult]:
     """Return the first `top` rows by the objective, of `eligible_ids`, by default those with a finite score.
 
     Raises UserError if there are fewer, or if a race is not over.
@@ -74,7 +76,7 @@ def choose_best_rows(summary: Summary, top: int, eligible_ids: Collection[str] |
 
 def choose_labelled_rows(
     summary: Summary, state: SweepState, labels: Sequence[str], eligible_ids: Collection[str] | None = None
-) -> list[Row]:
+) -> list[ConfigurationResult]:
     """Return the rows of these configurations, best first.
 
     Raises UserError for a configuration that is not in `eligible_ids`, by default for one without a finite score.
@@ -90,7 +92,7 @@ def choose_labelled_rows(
     return [row for row in summary.rows if row.config_id in label_by_id]
 
 
-def is_eligible(row: Row, eligible_ids: Collection[str] | None = None) -> bool:
+def is_eligible(row: ConfigurationResult, eligible_ids: Collection[str] | None = None) -> bool:
     """Return whether a row is among `eligible_ids`, by default whether it has a finite score."""
     if eligible_ids is not None:
         return row.config_id in eligible_ids

@@ -41,7 +41,8 @@ def _make_examples(spec: SweepSpec, state: SweepState, first_generation: Sequenc
         yield from (rebuild_member(configuration) for configuration in state.configurations.values())
     else:
         yield from (
-            configuration.member(spec.seeds[0]) for configuration in first_generation or build_first_generation(spec)
+            configuration.build_member(spec.seeds[0])
+            for configuration in first_generation or build_first_generation(spec)
         )
 
 

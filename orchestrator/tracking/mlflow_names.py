@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.record.ledger.records import Record
-from orchestrator.results.summary import Row
+from orchestrator.results.summary import ConfigurationResult
 from orchestrator.text.wording import format_values
 
 MAX_LABEL = 80  # characters of a key part
@@ -59,6 +59,6 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         )
 
 
-def make_run_name(row: Row, label: str) -> str:
+def make_run_name(row: ConfigurationResult, label: str) -> str:
     """Return the name of a configuration's run: `#3: lr 0.00316, dropout 0.3`."""
     return f"{label}: {format_values(row.values) or row.config_id}"

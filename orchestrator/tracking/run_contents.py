@@ -20,7 +20,7 @@ from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.entities import STOPPED, ConfigurationState
 from orchestrator.results.confirmation import make_label, match_search
 from orchestrator.results.scoring.objective import compute_judged_values
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.failed_seeds import summarise_seeds
 from orchestrator.tracking.mlflow_names import (
     compute_sweep_id,
@@ -143,7 +143,7 @@ class MlflowRunBuilder:
             points=points,
         )
 
-    def make_configuration_runs(self, parent_run_id: str = "") -> Iterator[tuple[Row, RunContents]]:
+    def make_configuration_runs(self, parent_run_id: str = "") -> Iterator[tuple[ConfigurationResult, RunContents]]:
         """Yield the run of each configuration, by number, as a child of the run of the sweep."""
         configuration_records = [record for record in self.records if record.kind == "configuration"]
         start_times = {record.fields["config_id"]: record.time for record in reversed(configuration_records)}
@@ -176,7 +176,7 @@ class MlflowRunBuilder:
                 ),
             )
 
-    def _make_configuration_tags(self, row: Row, configuration: ConfigurationState) -> dict[str, str]:
+    def _make_configuration_tags(self, row: ConfigurationResult, configuration: ConfigurationState) -> dict[str, str]:
         """Return the tags of a configuration's run; the first ten of a finished sweep also get a colour."""
         # A seed that diverged has a step, but a seed of a pack that died has none.
         failed = [member for _, member in sorted(configuration.members.items()) if member.status == "failed"]
@@ -198,7 +198,7 @@ class MlflowRunBuilder:
             tags[COLOR_TAG] = COLORS[row.rank - 1]
         return tags
 
-    def _make_curve_points(self, row: Row, time_ms: int) -> Iterator[Point]:
+    def _make_curve_points(self, row: ConfigurationResult, time_ms: int) -> Iterator[Point]:
         """Yield the curves against length: quartiles over seeds, and for the judged metric every seed.
 
         They are the bands of the page: `median_curves.make_bands` takes the median over seeds at every length of the
@@ -219,7 +219,7 @@ class MlflowRunBuilder:
                     key = f"{self._names[metric]}/{self._names[average]}/{statistic}"
                     yield from (Point(key, *pair, time_ms) for pair in zip(band.lengths, values, strict=True))
 
-    def _make_summary_points(self, row: Row, time_ms: int) -> list[Point]:
+    def _make_summary_points(self, row: ConfigurationResult, time_ms: int) -> list[Point]:
         """Return the numbers of a complete configuration as points at step 0."""
         # The rank is final only in a finished sweep; values that do not apply are None, and get no point.
         values = {

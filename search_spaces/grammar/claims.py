@@ -11,7 +11,7 @@ from search_spaces.grammar.load import read_text
 from search_spaces.grammar.parse import read_yaml
 from search_spaces.grammar.problems import ABSENT, Findings, Place
 from search_spaces.grammar.schema import DRAFT
-from search_spaces.grammar.validate import report_errors
+from search_spaces.grammar.validate import add_errors
 from search_spaces.grammar.values import LENGTHS_SCHEMA, Name, Strict, Text, expand_ranges, make_value_error
 
 Question = Literal["difference", "share", "bound", "equivalence", "ratio", "trend", "fisher"]
@@ -273,7 +273,7 @@ def load_claims(path: str | Path) -> ClaimsFile:
     try:
         file = ClaimsFile.model_validate(data)
     except ValidationError as error:
-        report_errors(error.errors(include_url=False), data, findings, ClaimsFile)
+        add_errors(error.errors(include_url=False), data, findings, ClaimsFile)
         findings.raise_any()
         raise AssertionError from error
     _check_page(file, findings)
@@ -298,9 +298,9 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
         if (headline.claim is None) == (headline.reason is None):
             findings.add(f"headlines[{index}]", "must have either claim or reason")
         references += [(f"headlines[{index}].claim", headline.claim)] if headline.claim is not None else []
-    for address, name in references:
+    for key_path, name in references:
         if name not in ids:
-            findings.add(address, "is not a claim", given=name, names=ids)
+            findings.add(key_path, "is not a claim", given=name, names=ids)
 
     # A claim must not count twice in Holm's correction.
     for index, group in enumerate(file.removed):
@@ -312,58 +312,58 @@ def _check_page(file: ClaimsFile, findings: Findings) -> None:
 def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:
     """Record keys that the question of a claim lacks or does not read, and references to unknown arms and claims."""
     # A key that the question does not read would be ignored in silence.
-    address = f"claims[{index}]"
+    key_path = f"claims[{index}]"
     count, required, optional = _QUESTION_KEYS[claim.question]
     present = {
         key for _, needed, read in _QUESTION_KEYS.values() for key in needed | read if getattr(claim, key) is not None
     }
     for key in sorted(required - present):
-        findings.add(f"{address}.{key}", f"is needed by a {claim.question} question")
+        findings.add(f"{key_path}.{key}", f"is needed by a {claim.question} question")
     for key in sorted(present - required - optional):
-        findings.add(f"{address}.{key}", f"is not read by a {claim.question} question")
+        findings.add(f"{key_path}.{key}", f"is not read by a {claim.question} question")
 
     # An equivalence question may test a single arm against `around`.
     least_count = 1 if claim.question == "equivalence" else count
     if not least_count <= len(claim.compare) <= count:
         message = f"must name {count} of the arms" if count > 1 else "must name one of the arms"
-        findings.add(f"{address}.compare", message, given=claim.compare)
+        findings.add(f"{key_path}.compare", message, given=claim.compare)
     for name, key in _list_arm_references(claim):
         if name not in claim.arms:
-            findings.add(f"{address}.{key}", "is not an arm", given=name, names=claim.arms)
+            findings.add(f"{key_path}.{key}", "is not an arm", given=name, names=claim.arms)
     for name in claim.arms:
         if name in _find_source_arms(claim, name):
-            findings.add(f"{address}.arms.{name}", "depends on itself through minus and over")
+            findings.add(f"{key_path}.arms.{name}", "depends on itself through minus and over")
     if claim.question == "trend" and any(arm.configurations != "all" for arm in claim.arms.values()):
-        findings.add(f"{address}.arms", "must have configurations: all for a trend question")
+        findings.add(f"{key_path}.arms", "must have configurations: all for a trend question")
 
     # Keys that contradict another key of the claim.
     if claim.question == "share" and not 0 <= (claim.bound or 0) <= 1:
-        findings.add(f"{address}.bound", "is not a share", given=claim.bound, allowed="0 to 1")
+        findings.add(f"{key_path}.bound", "is not a share", given=claim.bound, allowed="0 to 1")
     if claim.statistic is not None and claim.negligible is not None:
-        findings.add(f"{address}.negligible", "is not read with statistic: mean")
+        findings.add(f"{key_path}.negligible", "is not read with statistic: mean")
     if claim.unit is not None and any(
         claim.arms[name].configurations != "all" for name in claim.compare if name in claim.arms
     ):
-        findings.add(f"{address}.arms", "must have configurations: all with unit: configurations")
+        findings.add(f"{key_path}.arms", "must have configurations: all with unit: configurations")
     if claim.category is not None and not claim.hold_others:
-        findings.add(f"{address}.category", "needs hold_others: true")
+        findings.add(f"{key_path}.category", "needs hold_others: true")
     for key in ("success", "learned"):
         threshold = getattr(claim, key)
         if threshold is not None and (threshold.least is None) == (threshold.most is None):
-            findings.add(f"{address}.{key}", "must have either least or most")
+            findings.add(f"{key_path}.{key}", "must have either least or most")
 
     # Claims are judged in order, so a control must come first, and a repeated question second.
     ids = [other.id for other in file.claims]
     if ids.count(claim.id) > 1 and ids.index(claim.id) != index:
-        findings.add(f"{address}.id", "is the id of another claim", given=claim.id)
+        findings.add(f"{key_path}.id", "is the id of another claim", given=claim.id)
     other_ids = [name for name in ids if name != claim.id]
     for key, reference in (("control", claim.control), ("asked_again", claim.asked_again)):
         if reference is not None and reference not in other_ids:
-            findings.add(f"{address}.{key}", "is not another claim", given=reference, names=other_ids)
+            findings.add(f"{key_path}.{key}", "is not another claim", given=reference, names=other_ids)
     if claim.control in other_ids and ids.index(claim.control) > ids.index(claim.id):
-        findings.add(f"{address}.control", "must come before the claims that depend on it", given=claim.control)
+        findings.add(f"{key_path}.control", "must come before the claims that depend on it", given=claim.control)
     if claim.asked_again in other_ids and ids.index(claim.asked_again) < ids.index(claim.id):
-        findings.add(f"{address}.asked_again", "must come after the claim that it asks again", given=claim.asked_again)
+        findings.add(f"{key_path}.asked_again", "must come after the claim that it asks again", given=claim.asked_again)
 
 
 def _set_page_bound(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:

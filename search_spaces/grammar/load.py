@@ -35,7 +35,7 @@ from search_spaces.grammar.problems import (
     Place,
     find_nearest_name,
     is_within,
-    join_address,
+    join_key_path,
     list_sections,
     read_key,
 )
@@ -202,7 +202,7 @@ def _parse(
     written_imports = data.get("imports", [])
     for module in imports:
         if isinstance(written_imports, list) and module not in written_imports:
-            findings.places[join_address("imports", len(written_imports))] = Place(f"--import {module}")
+            findings.places[join_key_path("imports", len(written_imports))] = Place(f"--import {module}")
             data["imports"] = written_imports = [*written_imports, module]
 
     # Expand short forms here, so that later code sees a single form.
@@ -229,8 +229,8 @@ def _parse(
     # Placeholders are doubtful, so that later checks do not report a value that nobody wrote.
     invalid_keys = [key for key in written_space if key not in space] if isinstance(written_space, dict) else []
     invalid_space = ["space"] if written_space is not ABSENT and not isinstance(written_space, dict) else []
-    for address in [*replaced, *invalid_space, *invalid_keys, *(join_address("space", key) for key in invalid_keys)]:
-        findings.mark_doubtful(address)
+    for key_path in [*replaced, *invalid_space, *invalid_keys, *(join_key_path("space", key) for key in invalid_keys)]:
+        findings.mark_doubtful(key_path)
     spec._findings, spec._direction_is_assumed = findings, is_direction_assumed
     return Reading(spec, findings)
 
@@ -260,23 +260,23 @@ def _expand_program(data: dict[str, Any], findings: Findings) -> None:
     module = function.rpartition(".")[0] if isinstance(function, str) else ""
     imports = data.get("imports", [])
     if module and isinstance(imports, list) and module not in imports:
-        findings.places[join_address("imports", len(imports))] = findings.find_place("program.function")
+        findings.places[join_key_path("imports", len(imports))] = findings.find_place("program.function")
         data["imports"] = [*imports, module]
 
 
-def _expand_lengths(value: Any, address: str, findings: Findings) -> None:
+def _expand_lengths(value: Any, key_path: str, findings: Findings) -> None:
     """Expand the ranges in lists of lengths inside a section: `lengths: [1-3, 8]` becomes [1, 2, 3, 8]."""
     if isinstance(value, list):
         for index, item in enumerate(value):
-            _expand_lengths(item, join_address(address, index), findings)
+            _expand_lengths(item, join_key_path(key_path, index), findings)
     for key, item in list(value.items()) if isinstance(value, dict) else ():
         expanded = expand_ranges(item) if _LENGTHS.search(key) else item
         if expanded is item:
-            _expand_lengths(item, join_address(address, key), findings)
+            _expand_lengths(item, join_key_path(key_path, key), findings)
         else:
             value[key] = expanded
-            list_address = join_address(address, key)
-            findings.relocate(list_address, {list_address: findings.find_place(list_address)})
+            list_path = join_key_path(key_path, key)
+            findings.relocate(list_path, {list_path: findings.find_place(list_path)})
 
 
 def _fill_objective(data: dict[str, Any]) -> bool:
@@ -310,7 +310,7 @@ def _varies_averages(data: dict[str, Any], averages: str, labels: list[str]) -> 
     keys = [str(key) for table in tables if isinstance(table, dict) for key in table]
 
     # A key above the averages replaces them all; a key inside them may add a label.
-    label_keys = [join_address(averages, label) for label in labels]
+    label_keys = [join_key_path(averages, label) for label in labels]
     return any(
         is_within(averages, key)
         or (is_within(key, averages) and not any(is_within(key, label_key) for label_key in label_keys))
@@ -370,16 +370,16 @@ def _find_nearest_file(path: Path) -> str | None:
     return str(files[nearest]) if nearest else None
 
 
-def _check_key_names(value: Any, address: str, findings: Findings) -> None:
+def _check_key_names(value: Any, key_path: str, findings: Findings) -> None:
     """Record keys of the open sections that cannot be part of a dotted key, for example because they have dots."""
-    if address in FREE_MAPPINGS:
+    if key_path in FREE_MAPPINGS:
         return
     if isinstance(value, list):
         for index, item in enumerate(value):
-            _check_key_names(item, join_address(address, index), findings)
+            _check_key_names(item, join_key_path(key_path, index), findings)
     if isinstance(value, dict):
         for key, item in value.items():
             if not KEY_PART.fullmatch(key):
                 message = "is not usable as a key: dots separate levels" if "." in key else "is not usable as a key"
-                findings.add(join_address(address, key), message, given=key, allowed="letters, digits, '_' and '-'")
-            _check_key_names(item, join_address(address, key), findings)
+                findings.add(join_key_path(key_path, key), message, given=key, allowed="letters, digits, '_' and '-'")
+            _check_key_names(item, join_key_path(key_path, key), findings)

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from search_spaces.grammar.problems import ABSENT, SECRET_KEY, Findings, Place, format_value, join_address
+from search_spaces.grammar.problems import ABSENT, SECRET_KEY, Findings, Place, format_value, join_key_path
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
@@ -34,13 +34,13 @@ class _UnreadableError(Exception):
     """The rest of the text cannot be read; a problem has been recorded."""
 
 
-def read_yaml(text: str, findings: Findings, *, address: str = "", place: Place | None = None) -> Any:
+def read_yaml(text: str, findings: Findings, *, key_path: str = "", place: Place | None = None) -> Any:
     """Return the value of a YAML document, ABSENT if it cannot be read; record problems and places in `findings`.
 
-    address: the key of an override, '' for a file. place: the place to record instead of the lines of the text.
+    key path: the key of an override, '' for a file. place: the place to record instead of the lines of the text.
     Unreadable values inside a mapping or list are ABSENT.
     """
-    return _Reader(findings, place).read_document(text, address)
+    return _Reader(findings, place).read_document(text, key_path)
 
 
 class _Reader:
@@ -49,7 +49,7 @@ class _Reader:
     def __init__(self, findings: Findings, place: Place | None) -> None:
         self.findings = findings
         self.fixed_place = place
-        self.references: list[tuple[str, str, Place]] = []  # (&name or *name, address, place)
+        self.references: list[tuple[str, str, Place]] = []  # (&name or *name, key path, place)
 
     def locate_line(self, line: int) -> Place:
         """Return the place of a line, counted from 0."""
@@ -59,19 +59,19 @@ class _Reader:
         """Return the place of an event: the line at which it begins."""
         return self.locate_line(event.start_mark.line)
 
-    def read_document(self, text: str, address: str) -> Any:
+    def read_document(self, text: str, key_path: str) -> Any:
         """Return the value of a document, ABSENT with a problem if it cannot be read."""
         # PyYAML would raise at such a character without its line.
         if match := _UNPRINTABLE.search(text):
             line = text.count("\n", 0, match.start())
             problem = f"character U+{ord(match[0]):04X} is not allowed in YAML"
-            self.findings.add_unreadable(address, problem, place=self.locate_line(line))
+            self.findings.add_unreadable(key_path, problem, place=self.locate_line(line))
             return ABSENT
 
         # After an error of syntax the rest cannot be read, so there is a single problem.
         try:
             try:
-                return self._read_events(yaml.parse(text, Loader=_Loader), address)
+                return self._read_events(yaml.parse(text, Loader=_Loader), key_path)
             finally:
                 self._report_references()
         except _UnreadableError:
@@ -85,11 +85,11 @@ class _Reader:
             line_text = text.splitlines()[line] if line < len(text.splitlines()) else ""
             tab = " (indent with spaces, not tabs)" if line_text.lstrip(" ").startswith("\t") else ""
             self.findings.add_unreadable(
-                address, f"is not valid YAML: {message}{tab}".lstrip(), place=self.locate_line(line)
+                key_path, f"is not valid YAML: {message}{tab}".lstrip(), place=self.locate_line(line)
             )
             return ABSENT
 
-    def _read_events(self, events: Iterator[Any], address: str) -> Any:
+    def _read_events(self, events: Iterator[Any], key_path: str) -> Any:
         """Return the value of the only document in the events."""
         value: Any = None
         has_document = False
@@ -102,7 +102,7 @@ class _Reader:
                 has_document = True
                 if event.version or event.tags:  # they would change the meaning of the text
                     self.findings.add("", "YAML directives (%YAML, %TAG) are not allowed", place=place)
-                value = self._read_value(next(events), events, address, 0)
+                value = self._read_value(next(events), events, key_path, 0)
         return value
 
     def _report_references(self) -> None:
@@ -111,7 +111,7 @@ class _Reader:
             return
 
         # Name the first and the last one, to show where to look.
-        first, address, place = self.references[0]
+        first, key_path, place = self.references[0]
         kind = "anchors" if first[0] == "&" else "aliases"
         message = f"{kind} ({first}) are not allowed; write it out"
         if count := len(self.references) - 1:
@@ -121,66 +121,66 @@ class _Reader:
             message = f"anchors and aliases ({first} and {last_reference}) are not allowed; write the values out"
 
         # The value of an alias is unknown, so any later problem of it would follow from this one.
-        self.findings.add(address, message, place=place)
-        for name, address, _ in self.references:
+        self.findings.add(key_path, message, place=place)
+        for name, key_path, _ in self.references:
             if name[0] == "*":
-                self.findings.mark_doubtful(address)
+                self.findings.mark_doubtful(key_path)
 
-    def _read_value(self, event: Any, events: Iterator[Any], address: str, depth: int) -> Any:
+    def _read_value(self, event: Any, events: Iterator[Any], key_path: str, depth: int) -> Any:
         """Return the value that begins with an event."""
         # A limit on depth guards the recursion; anchors and tags would construct other values than are written.
         place = self.locate_event(event)
         if depth > MAX_DEPTH:
-            self.findings.add_unreadable(address, f"is nested more than {MAX_DEPTH} levels deep", place=place)
+            self.findings.add_unreadable(key_path, f"is nested more than {MAX_DEPTH} levels deep", place=place)
             raise _UnreadableError
-        if address:
-            self.findings.places.setdefault(address, place)
+        if key_path:
+            self.findings.places.setdefault(key_path, place)
         if isinstance(event, yaml.AliasEvent):
-            self.references.append((f"*{event.anchor}", address, place))
+            self.references.append((f"*{event.anchor}", key_path, place))
             return ABSENT
         if event.anchor:
-            self.references.append((f"&{event.anchor}", address, place))
-            self.findings.mark_anchor(address)
+            self.references.append((f"&{event.anchor}", key_path, place))
+            self.findings.mark_anchor(key_path)
         if event.tag:
             message = f"YAML tags ({event.tag}) are not allowed; write a plain value"
-            self.findings.add_unreadable(address, message, place=place)
+            self.findings.add_unreadable(key_path, message, place=place)
 
         # The events of a list or mapping are consumed up to its end.
         if isinstance(event, yaml.ScalarEvent):
-            return self._read_scalar(event, address, place)
+            return self._read_scalar(event, key_path, place)
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
             while not isinstance(event := next(events), yaml.SequenceEndEvent):
-                items.append(self._read_value(event, events, join_address(address, len(items)), depth + 1))
+                items.append(self._read_value(event, events, join_key_path(key_path, len(items)), depth + 1))
             return items
-        return self._read_mapping(events, address, depth)
+        return self._read_mapping(events, key_path, depth)
 
-    def _read_mapping(self, events: Iterator[Any], address: str, depth: int) -> dict[str, Any]:
+    def _read_mapping(self, events: Iterator[Any], key_path: str, depth: int) -> dict[str, Any]:
         """Return a mapping without its invalid and repeated keys, which are recorded."""
         mapping: dict[str, Any] = {}
         first_places: dict[str, Place] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             # The value of an invalid or repeated key is consumed, without recording its problems.
             place = self.locate_event(event)
-            key = self._read_key(event, events, address, place, depth)
+            key = self._read_key(event, events, key_path, place, depth)
             if key is None or key in mapping:
                 if key is not None:
                     message = f"is written twice (first at {first_places[key]}); keep one"
-                    self.findings.add(join_address(address, key), message, place=place)
+                    self.findings.add(join_key_path(key_path, key), message, place=place)
                 reader = _Reader(Findings(self.findings.source), self.fixed_place)  # skips the value
                 reader._read_value(next(events), events, "", depth + 1)
                 continue
 
             # The place of a key is its own line, not that of a value below it.
             first_places[key] = place
-            self.findings.places[join_address(address, key)] = place
-            mapping[key] = self._read_value(next(events), events, join_address(address, key), depth + 1)
+            self.findings.places[join_key_path(key_path, key)] = place
+            mapping[key] = self._read_value(next(events), events, join_key_path(key_path, key), depth + 1)
         return mapping
 
-    def _read_key(self, event: Any, events: Iterator[Any], address: str, place: Place, depth: int) -> str | None:
+    def _read_key(self, event: Any, events: Iterator[Any], key_path: str, place: Place, depth: int) -> str | None:
         """Return a key of a mapping; None, with a problem, if it is invalid."""
         if not isinstance(event, yaml.ScalarEvent):
-            self.findings.add(address, "has a key that is not text", allowed="text keys", place=place)
+            self.findings.add(key_path, "has a key that is not text", allowed="text keys", place=place)
             if not isinstance(event, yaml.AliasEvent):
                 reader = _Reader(Findings(self.findings.source), self.fixed_place)  # skips the key
                 reader._read_value(event, events, "", depth + 1)
@@ -190,22 +190,22 @@ class _Reader:
         text: str = event.value
         is_plain = event.implicit[0]  # neither quoted nor tagged
         if is_plain and text == "<<":
-            self.findings.add(address, "merge keys (<<) are not allowed; write the keys out", place=place)
+            self.findings.add(key_path, "merge keys (<<) are not allowed; write the keys out", place=place)
             return None
         if event.anchor or event.tag:
-            self.findings.add(join_address(address, text), "a key must not have an anchor or a tag", place=place)
+            self.findings.add(join_key_path(key_path, text), "a key must not have an anchor or a tag", place=place)
         if is_plain and (text in _CONSTANTS or _INT.fullmatch(text) or _FLOAT.fullmatch(text)):
             message = f"has the key {text or 'null'}, which is not text; put it in quotes if it is meant as a name"
-            self.findings.add(address, message, allowed="text keys", place=place)
+            self.findings.add(key_path, message, allowed="text keys", place=place)
             return None
         return text
 
-    def _read_scalar(self, event: Any, address: str, place: Place) -> Any:
+    def _read_scalar(self, event: Any, key_path: str, place: Place) -> Any:
         """Return a text, number, flag or null; ABSENT, with a problem, if the scalar is invalid."""
         text: str = event.value
         if not event.implicit[0]:
             if any("\ud800" <= letter <= "\udfff" for letter in text):
-                self.findings.add_unreadable(address, "has half a character (a lone surrogate escape)", place=place)
+                self.findings.add_unreadable(key_path, "has half a character (a lone surrogate escape)", place=place)
                 return ABSENT
             return text
 
@@ -215,28 +215,28 @@ class _Reader:
         if _INT.fullmatch(text):
             number = int(text, 0) if len(text) <= 30 else MAX_INT + 1
             if abs(number) > MAX_INT:
-                self.findings.add_unreadable(address, "is too large for a whole number", given=text, place=place)
+                self.findings.add_unreadable(key_path, "is too large for a whole number", given=text, place=place)
                 return ABSENT
             return number
         if _FLOAT.fullmatch(text):
             value = float(text)
             if value in (float("inf"), float("-inf")):
-                self.findings.add_unreadable(address, "is too large a number", given=text, place=place)
+                self.findings.add_unreadable(key_path, "is too large a number", given=text, place=place)
                 return ABSENT
             if value == 0 and re.match(r"[-+]?[0.]*[1-9]", text):
                 self.findings.add_unreadable(
-                    address, "is too small a number: it would be zero", given=text, place=place
+                    key_path, "is too small a number: it would be zero", given=text, place=place
                 )
                 return ABSENT
             return value
 
         # The rest is text, unless another YAML reader would take it for a number.
         if _NOT_FINITE.fullmatch(text):
-            self.findings.add_unreadable(address, "must be a finite number", given=text, place=place)
+            self.findings.add_unreadable(key_path, "must be a finite number", given=text, place=place)
             return ABSENT
         if _LEADING_ZERO.fullmatch(text):
             message = "has a leading zero, which YAML versions read differently; drop it, or quote it as text"
-            self.findings.add_unreadable(address, message, given=text, place=place)
+            self.findings.add_unreadable(key_path, message, given=text, place=place)
             return ABSENT
         return text
 
@@ -259,9 +259,9 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
 
     # Separate findings, so that an unreadable value does not change the places of the file.
     value_findings = Findings(findings.source)
-    value = read_yaml(_without_comment(value_text), value_findings, address=key, place=place)
+    value = read_yaml(_without_comment(value_text), value_findings, key_path=key, place=place)
     for problem in value_findings.problems:
-        findings.report(problem, place=place)
+        findings.add_problem(problem, place=place)
     if value_findings.problems:
         return None
 

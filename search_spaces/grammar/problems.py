@@ -1,7 +1,7 @@
 """Problems of a file, and `Findings`, which collects them and knows the line of every key.
 
-The *address* of a key is its dotted path, with list items in brackets: `objective.lengths[1]`,
-`space.training.clip.when`. Checks give the address of a problem; `Findings` adds file and line.
+The *key path* of a value is its dotted key, with list items in brackets: `objective.lengths[1]`,
+`space.training.clip.when`. Checks give the key path of a problem; `Findings` adds file and line.
 
 ValueError
 └── SweepFileError      a sweep file, or a --set override, cannot be used; has all problems
@@ -122,37 +122,37 @@ class Place:
         return self.source if self.line is None else f"{self.source}:{self.line}"
 
 
-def join_address(address: str, part: str | int) -> str:
-    """Return the address of an item inside the value at `address`: an index of a list, or a key of a mapping."""
+def join_key_path(key_path: str, part: str | int) -> str:
+    """Return the key path of an item inside the value at `key_path`: an index of a list, or a key of a mapping."""
     if isinstance(part, int):
-        return f"{address}[{part}]"
+        return f"{key_path}[{part}]"
     if not part.isprintable() or len(part) > 200:
         part = repr(part[:200])
-    return f"{address}.{part}" if address else part
+    return f"{key_path}.{part}" if key_path else part
 
 
-def get_outer_address(address: str) -> str:
-    """Return the address one level up; '' for a top-level key."""
-    cut = max(address.rfind("."), address.rfind("["))
-    return address[:cut] if cut > 0 else ""
+def get_outer_key_path(key_path: str) -> str:
+    """Return the key path one level up; '' for a top-level key."""
+    cut = max(key_path.rfind("."), key_path.rfind("["))
+    return key_path[:cut] if cut > 0 else ""
 
 
-def list_outer_addresses(address: str) -> Iterator[str]:
-    """Yield the addresses of all outer values, the nearest first."""
-    while address := get_outer_address(address):
-        yield address
+def list_outer_key_paths(key_path: str) -> Iterator[str]:
+    """Yield the key paths of all outer values, the nearest first."""
+    while key_path := get_outer_key_path(key_path):
+        yield key_path
 
 
-def is_within(address: str, ancestor: str) -> bool:
-    """Return whether an address equals `ancestor` or is inside it."""
-    return address.startswith(ancestor) and (len(address) == len(ancestor) or address[len(ancestor)] in ".[")
+def is_within(key_path: str, ancestor: str) -> bool:
+    """Return whether a key path equals `ancestor` or is inside it."""
+    return key_path.startswith(ancestor) and (len(key_path) == len(ancestor) or key_path[len(ancestor)] in ".[")
 
 
 class Findings:
-    """The problems of a file, each with the place of its address.
+    """The problems of a file, each with the place of its key path.
 
     A value is doubtful if it could not be read or was replaced; problems that follow from it are dropped. `places` has
-    the place of each address, `notes` has messages that are not problems.
+    the place of each key path, `notes` has messages that are not problems.
     """
 
     def __init__(self, source: str) -> None:
@@ -170,20 +170,20 @@ class Findings:
         findings.places, findings.notes = dict(self.places), list(self.notes)
         return findings
 
-    def find_place(self, address: str) -> Place:
-        """Return the place of an address; of its nearest ancestor if the file does not have it."""
+    def find_place(self, key_path: str) -> Place:
+        """Return the place of a key path; of its nearest ancestor if the file does not have it."""
         # A missing key has no line, but the section around it has.
-        while address and address not in self.places:
-            address = get_outer_address(address)
-        return self.places.get(address, Place(self.source, 1))
+        while key_path and key_path not in self.places:
+            key_path = get_outer_key_path(key_path)
+        return self.places.get(key_path, Place(self.source, 1))
 
-    def relocate(self, address: str, places: dict[str, Place]) -> None:
-        """Replace the places at and below an address, after an override."""
-        self.places = {old: place for old, place in self.places.items() if not is_within(old, address)} | places
+    def relocate(self, key_path: str, places: dict[str, Place]) -> None:
+        """Replace the places at and below a key path, after an override."""
+        self.places = {old: place for old, place in self.places.items() if not is_within(old, key_path)} | places
 
     def add(
         self,
-        address: str,
+        key_path: str,
         message: str,
         *,
         given: Any = ABSENT,
@@ -193,58 +193,58 @@ class Findings:
         misspelt: Any = ABSENT,
         place: Place | None = None,
     ) -> None:
-        """Record a problem, unless the value at its address is doubtful.
+        """Record a problem, unless the value at its key path is doubtful.
 
         names: the allowed names; the nearest to `misspelt`, by default to `given`, is suggested.
         """
         # A problem of a doubtful value follows from another problem, which is recorded already.
         if isinstance(given, list) and ABSENT in given:
             return
-        if self._is_inside_doubtful(address):
+        if self._is_inside_doubtful(key_path):
             return
 
         if names is not None:
             names = tuple(names)
             allowed = allowed or ", ".join(names)
             nearest = nearest or find_nearest_name(given if misspelt is ABSENT else misspelt, names)
-        if address == SECRET_KEY:
+        if key_path == SECRET_KEY:
             given = ABSENT
-        place = place or self.find_place(address)
+        place = place or self.find_place(key_path)
         self._problems.setdefault(
-            (place, address, message), FileProblem(str(place), address, message, given, allowed, nearest)
+            (place, key_path, message), FileProblem(str(place), key_path, message, given, allowed, nearest)
         )
 
-    def report(self, problem: Any, address: str | None = None, place: Place | None = None) -> None:
-        """Record a FileProblem, or a Problem of trainers, at `address` instead of its key if given."""
+    def add_problem(self, problem: Any, key_path: str | None = None, place: Place | None = None) -> None:
+        """Record a FileProblem, or a Problem of trainers, at `key_path` instead of its key if given."""
         details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
-        self.add(problem.key if address is None else address, problem.message, **details, place=place)
+        self.add(problem.key if key_path is None else key_path, problem.message, **details, place=place)
 
-    def add_unreadable(self, address: str, message: str, *, given: Any = ABSENT, place: Place | None = None) -> None:
+    def add_unreadable(self, key_path: str, message: str, *, given: Any = ABSENT, place: Place | None = None) -> None:
         """Record a problem of a value that cannot be read, and mark the value as doubtful."""
-        self.add(address, message, given=given, place=place)
-        self.mark_doubtful(address)
+        self.add(key_path, message, given=given, place=place)
+        self.mark_doubtful(key_path)
 
-    def mark_doubtful(self, address: str) -> None:
+    def mark_doubtful(self, key_path: str) -> None:
         """Mark a value as doubtful, so that problems that follow from it are dropped."""
-        if address:
-            self._doubtful.add(address)
-            self._partly_doubtful.update(list_outer_addresses(address))
+        if key_path:
+            self._doubtful.add(key_path)
+            self._partly_doubtful.update(list_outer_key_paths(key_path))
 
-    def is_doubtful(self, address: str) -> bool:
-        """Return whether the value at an address, or a part of it, is doubtful."""
-        return self._is_inside_doubtful(address) or address in self._partly_doubtful
+    def is_doubtful(self, key_path: str) -> bool:
+        """Return whether the value at a key path, or a part of it, is doubtful."""
+        return self._is_inside_doubtful(key_path) or key_path in self._partly_doubtful
 
-    def mark_anchor(self, address: str) -> None:
-        """Mark an address that has an anchor: the anchor is reported instead of the unknown key above it."""
-        self._anchors.update((address, *list_outer_addresses(address)))
+    def mark_anchor(self, key_path: str) -> None:
+        """Mark a key path that has an anchor: the anchor is reported instead of the unknown key above it."""
+        self._anchors.update((key_path, *list_outer_key_paths(key_path)))
 
-    def has_anchor(self, address: str) -> bool:
-        """Return whether the value at an address, or a part of it, has an anchor."""
-        return address in self._anchors
+    def has_anchor(self, key_path: str) -> bool:
+        """Return whether the value at a key path, or a part of it, has an anchor."""
+        return key_path in self._anchors
 
-    def _is_inside_doubtful(self, address: str) -> bool:
-        """Return whether the value at an address, or an outer value, is doubtful."""
-        return address in self._doubtful or any(outer in self._doubtful for outer in list_outer_addresses(address))
+    def _is_inside_doubtful(self, key_path: str) -> bool:
+        """Return whether the value at a key path, or an outer value, is doubtful."""
+        return key_path in self._doubtful or any(outer in self._doubtful for outer in list_outer_key_paths(key_path))
 
     def note(self, place: Place, text: str) -> None:
         """Record a message for the user that is not a problem; repetitions are dropped."""

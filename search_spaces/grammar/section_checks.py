@@ -3,7 +3,7 @@
 from typing import Any
 
 from search_spaces.grammar.domains import Domain, Grid, is_number
-from search_spaces.grammar.problems import ABSENT, Findings, is_within, join_address, list_sections, read_key
+from search_spaces.grammar.problems import ABSENT, Findings, is_within, join_key_path, list_sections, read_key
 from search_spaces.grammar.search import Search
 from search_spaces.grammar.space import check_key
 
@@ -48,8 +48,8 @@ def note_unread_search(search: Search, findings: Findings) -> None:
     """Note keys that only tpe reads, given with another sampler."""
     for key in ("generation", "startup", "failed_configurations") if search.sampler != "tpe" else ():
         if getattr(search, key) != Search.model_fields[key].default:
-            address = f"search.{key}"
-            findings.note(findings.find_place(address), f"{address}: only tpe reads it, not sampler {search.sampler}")
+            key_path = f"search.{key}"
+            findings.note(findings.find_place(key_path), f"{key_path}: only tpe reads it, not sampler {search.sampler}")
 
 
 def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:
@@ -105,10 +105,10 @@ def _check_listed(data: dict[str, Any], findings: Findings) -> list[dict[str, An
         mappings.append(values)
 
         # The keys follow the rules of the space; later checks would only repeat the problem of an invalid key.
-        address = f"search.listed[{index}]"
+        key_path = f"search.listed[{index}]"
         for key in values:
-            if not check_key(address, key, values, sections, findings):
-                findings.mark_doubtful(join_address(address, key))
+            if not check_key(key_path, key, values, sections, findings):
+                findings.mark_doubtful(join_key_path(key_path, key))
     return mappings
 
 
@@ -226,5 +226,5 @@ def _check_rungs(data: dict[str, Any], rungs: dict[str, Any], seeds: Any, findin
     # The guard compares an improvement with the spread over seeds, which a single seed does not have.
     if guard and seeds == 1:
         message = "the guard needs the spread over seeds, but there is only one seed"
-        address = f"{RACING_KEY}.first" if read_key(data, f"{RACING_KEY}.first") == 1 else "seeds"
-        findings.add(address, message, given=seeds, allowed=f"at least 2, or {key}.guard: false")
+        key_path = f"{RACING_KEY}.first" if read_key(data, f"{RACING_KEY}.first") == 1 else "seeds"
+        findings.add(key_path, message, given=seeds, allowed=f"at least 2, or {key}.guard: false")

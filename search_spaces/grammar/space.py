@@ -13,7 +13,7 @@ from search_spaces.grammar.problems import (
     find_nearest_name,
     format_value,
     is_within,
-    join_address,
+    join_key_path,
     list_dotted_keys,
     read_key,
 )
@@ -39,15 +39,15 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
         is_valid = check_key("space", key, raw, sections, findings)
         if not is_valid and not (isinstance(raw_domain, dict) and raw_domain.keys() & KINDS.keys()):
             continue  # a second problem, that the value is no domain, would mislead
-        domain = _parse_domain(join_address("space", key), raw_domain, findings, "choice" if is_random else "grid")
+        domain = _parse_domain(join_key_path("space", key), raw_domain, findings, "choice" if is_random else "grid")
         if is_valid and domain is not None:
             domains[key] = domain
 
     # A circle of conditions has no order of drawing, so its keys are left out.
     for key, domain in domains.items():
         for other, values in domain.when.items():
-            address = join_address(f"space.{key}.when", other)
-            _check_condition(address, other, values, domains, list(raw), sections, findings)
+            key_path = join_key_path(f"space.{key}.when", other)
+            _check_condition(key_path, other, values, domains, list(raw), sections, findings)
     for key in _find_circular_keys(domains, findings):
         del domains[key]
     points = math.prod(len(domain.values) for domain in domains.values() if isinstance(domain, Grid))
@@ -57,9 +57,9 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
 
 
 def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, Any], findings: Findings) -> bool:
-    """Return whether `key` of the mapping `raw` at the address `parent` can be set; record a problem if not."""
+    """Return whether `key` of the mapping `raw` at the key path `parent` can be set; record a problem if not."""
     # The last part alone is often right: width is meant as model.width.
-    address = join_address(parent, key)
+    key_path = join_key_path(parent, key)
     section = parent.partition("[")[0]  # space or search.listed
     if not SECTION_KEY.fullmatch(key) or key.partition(".")[0] not in sections:
         names = list(list_dotted_keys(sections))
@@ -71,10 +71,10 @@ def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, An
         if nearest is None and "program" in sections and SECTION_KEY.fullmatch(f"config.{key}"):
             nearest = f"config.{key}"
         allowed = f"a section ({', '.join(sections)}) or a dotted key inside one, such as {example}"
-        findings.add(address, f"a {section} key is {allowed}", nearest=nearest)
+        findings.add(key_path, f"a {section} key is {allowed}", nearest=nearest)
         return False
     if "program" not in sections and is_within(key, METRICS):
-        findings.add(address, "is the same for all configurations, because metrics change no result; remove it")
+        findings.add(key_path, "is the same for all configurations, because metrics change no result; remove it")
         return False
 
     # Of a key and a key inside it, one would overwrite the other; a fixed number has no keys inside.
@@ -83,23 +83,23 @@ def check_key(parent: str, key: str, raw: dict[str, Any], sections: dict[str, An
         outer = ".".join(parts[:depth])
         if outer in raw:
             setter = "the space draws" if section == "space" else f"{section} sets"
-            findings.add(address, f"is inside {outer}, which {setter}; keep one of the two")
+            findings.add(key_path, f"is inside {outer}, which {setter}; keep one of the two")
             return False
         value = read_key(sections, outer)
         if value is not ABSENT and not isinstance(value, dict):
-            findings.add(address, f"{outer} is fixed to {format_value(value)}, which has no keys inside")
+            findings.add(key_path, f"{outer} is fixed to {format_value(value)}, which has no keys inside")
             return False
     return True
 
 
-def _parse_domain(address: str, raw: Any, findings: Findings, list_kind: str) -> Domain | None:
+def _parse_domain(key_path: str, raw: Any, findings: Findings, list_kind: str) -> Domain | None:
     """Return the domain of a key; None, with a problem, if it is invalid.
 
     list_kind: the kind of domain to suggest for a plain list.
     """
 
     def report(subkey: str, message: str, **details: Any) -> None:
-        findings.add(address + subkey, message, **details)
+        findings.add(key_path + subkey, message, **details)
 
     if not isinstance(raw, dict):
         message = "must be a domain; a fixed value belongs in its own section"
@@ -110,7 +110,7 @@ def _parse_domain(address: str, raw: Any, findings: Findings, list_kind: str) ->
     kinds = [name for name in raw if name in KINDS]
     if len(kinds) != 1:
         nested = next((name for name, inner in raw.items() if isinstance(inner, dict)), None)
-        dotted = f"{address.removeprefix('space.')}.{nested}, with dots" if nested and not kinds else None
+        dotted = f"{key_path.removeprefix('space.')}.{nested}, with dots" if nested and not kinds else None
         similar = [find_nearest_name(name, KINDS, cutoff=0.85) for name in raw]
         nearest = None if kinds else next(filter(None, [*similar, _guess_domain(raw, list_kind)]), dotted)
         message = f"has {len(kinds)} domains ({', '.join(kinds)}); keep one" if kinds else "needs a domain"
@@ -123,7 +123,7 @@ def _parse_domain(address: str, raw: Any, findings: Findings, list_kind: str) ->
     unknown = [name for name in raw if name not in (kind.kind, *options)]
     for name in unknown:
         report(
-            f".{join_address('', name)}",
+            f".{join_key_path('', name)}",
             f"is not an option of {kind.kind}",
             given=raw[name],
             names=options,
@@ -168,14 +168,14 @@ def _parse_when(raw: dict[str, Any], report: Any) -> When | None:
     when: When = {}
     for other, values in raw_conditions.items():
         if values == []:
-            report(join_address(".when", other), "must have at least one value", given=values)
+            report(join_key_path(".when", other), "must have at least one value", given=values)
             return None
         when[other] = tuple(values) if isinstance(values, list) else (values,)
     return when
 
 
 def _check_condition(
-    address: str,
+    key_path: str,
     other: str,
     values: tuple[Any, ...],
     domains: dict[str, Domain],
@@ -190,7 +190,7 @@ def _check_condition(
         if fixed is ABSENT:
             candidates = [*space_keys, *(name for name in list_dotted_keys(sections) if "." in name)]
             nearest = find_nearest_name(other, candidates)
-            findings.add(address, "is neither in the space nor a key with a fixed value", nearest=nearest)
+            findings.add(key_path, "is neither in the space nor a key with a fixed value", nearest=nearest)
         return
 
     # A condition can only hold if the searched key has a list of values that includes one of the condition's.
@@ -199,7 +199,7 @@ def _check_condition(
         return  # a problem of this domain is recorded already
     if not isinstance(domain, (Choice, Grid)):
         message = f"{other} is drawn from {domain.kind}; a condition needs a choice, a grid or a fixed value"
-        findings.add(address, message)
+        findings.add(key_path, message)
         return
     possible = [*domain.values, *([fixed] if domain.when and fixed is not ABSENT else [])]
     possible_keys = {make_value_key(value) for value in possible}
@@ -207,27 +207,27 @@ def _check_condition(
         if make_value_key(value) not in possible_keys:
             nearest = find_nearest_name(value, [name for name in possible if isinstance(name, str)])
             allowed = ", ".join(format_value(option, 40) for option in possible)
-            findings.add(address, f"{other} never has this value", given=value, allowed=allowed, nearest=nearest)
+            findings.add(key_path, f"{other} never has this value", given=value, allowed=allowed, nearest=nearest)
 
 
 def check_conditions_on_fixed_keys(space: dict[str, Domain], sections: dict[str, Any], findings: Findings) -> None:
     """Record conditions on a key above or below a key of the space; note keys that are never drawn."""
     for key, domain in space.items():
         for other, values in domain.when.items():
-            address = join_address(f"space.{key}.when", other)
+            key_path = join_key_path(f"space.{key}.when", other)
             outer = next((name for name in space if is_within(other, name) or is_within(name, other)), None)
             fixed = read_key(sections, other)
             if other in space:
                 continue
             if outer is not None:
                 findings.add(
-                    address, f"overlaps with {outer}, which the space draws", allowed="a searched or fixed key"
+                    key_path, f"overlaps with {outer}, which the space draws", allowed="a searched or fixed key"
                 )
             elif make_value_key(fixed) not in {make_value_key(value) for value in values}:
                 lists = f"; for a list write [{format_value(fixed, 40)}]" if isinstance(fixed, list) else ""
                 findings.note(
-                    findings.find_place(address),
-                    f"{address}: {other} is {format_value(fixed, 40)}, so {key} is never drawn{lists}",
+                    findings.find_place(key_path),
+                    f"{key_path}: {other} is {format_value(fixed, 40)}, so {key} is never drawn{lists}",
                 )
 
 

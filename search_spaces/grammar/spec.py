@@ -21,7 +21,7 @@ from search_spaces.grammar.domains import Domain, Grid, make_plain, make_space_s
 from search_spaces.grammar.objective import Objective
 from search_spaces.grammar.problems import SECTIONS, Findings, Place, is_within, list_sections, read_key
 from search_spaces.grammar.search import Search
-from search_spaces.grammar.values import Address, Gpus, KeepWeights, Modules, Name, PackSize, Seeds, Strict, Text
+from search_spaces.grammar.values import Gpus, KeepWeights, Modules, Name, PackSize, Seeds, Strict, Text, WebhookAddress
 
 PASSIVE = ("name", "description", "claims", "resources", "budget", "tracking", "notify")
 """The keys that do not change results, so that a resumed sweep may have others."""
@@ -145,7 +145,7 @@ class SweepSpec(Strict):
         description="Limits of the sweep; packs that would exceed them do not start until a larger budget is given.",
     )
     tracking: Tracking = Field(default_factory=Tracking, description="Whether and where results are published.")
-    notify: Address | None = Field(
+    notify: WebhookAddress | None = Field(
         default=None,
         description="An http or https address that gets one JSON POST when the sweep ends, fails or is interrupted; "
         "its `text` suits Slack. Only its host is recorded.",
@@ -209,12 +209,12 @@ class SweepSpec(Strict):
         place of the nearest outer key.
         """
         searched_key = next((name for name in self.space if is_within(key, name)), None)
-        address = f"space.{searched_key}" if searched_key else key
+        key_path = f"space.{searched_key}" if searched_key else key
         for index, values in enumerate(self.search.listed or ()):
             if name := next((name for name in values if is_within(key, name)), None):
-                address = f"search.listed[{index}].{name}"
+                key_path = f"search.listed[{index}].{name}"
                 break
-        return self._findings.find_place(address)
+        return self._findings.find_place(key_path)
 
     @property
     def notes(self) -> tuple[str, ...]:

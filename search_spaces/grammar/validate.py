@@ -15,7 +15,7 @@ from search_spaces.grammar.problems import (
     SECTIONS,
     Findings,
     find_nearest_name,
-    join_address,
+    join_key_path,
     list_dotted_keys,
 )
 from search_spaces.grammar.spec import SweepSpec
@@ -28,55 +28,55 @@ _PLACEHOLDERS: dict[str, Any] = {
 
 
 def build_spec(data: dict[str, Any], findings: Findings) -> tuple[SweepSpec, list[str]]:
-    """Return the specification in `data` and the addresses of replaced values; record problems."""
+    """Return the specification in `data` and the key paths of replaced values; record problems."""
     try:
         return SweepSpec.model_validate(data), []
     except ValidationError as error:
         errors = error.errors(include_url=False)
 
     # With the invalid values replaced, the rest of the file can be checked in the same run.
-    misspelt = report_errors(errors, data, findings, SweepSpec)
+    misspelt = add_errors(errors, data, findings, SweepSpec)
     replaced = [_replace_value(data, error["loc"]) for error in errors]
     missing = [str(loc[0]) for loc in misspelt if len(loc) == 1 and loc[0] and not data.get(str(loc[0]))]
     return SweepSpec.model_validate(data), [*replaced, *missing]
 
 
-def report_errors(
-    errors: Sequence[ErrorDetails], data: dict[str, Any], findings: Findings, model: type[BaseModel]
+def add_errors(
+    errors: Sequence[ErrorDetails], data: dict[str, Any], findings: Findings, section_class: type[BaseModel]
 ) -> set[tuple[int | str | None, ...]]:
-    """Record pydantic's errors about the data of a model; return the locations of keys that were misspelt.
+    """Record pydantic's errors about the data of a section; return the locations of keys that were misspelt.
 
     A missing key is not reported if an unknown key probably misspells it.
     """
     # A misspelt key gives two errors, an unknown and a missing key: only the unknown one is worth reading.
     unknown = [error for error in errors if error["type"] == "extra_forbidden"]
-    if model is SweepSpec:
+    if section_class is SweepSpec:
         unknown = [error for error in unknown if not _find_dotted_key(error, data)]
-    misspelt = {(*error["loc"][:-1], _find_nearest_key(error, model)) for error in unknown}
+    misspelt = {(*error["loc"][:-1], _find_nearest_key(error, section_class)) for error in unknown}
     for error in errors:
         if error["type"] != "missing" or error["loc"] not in misspelt:
-            _translate_error(error, data, findings, model)
+            _translate_error(error, data, findings, section_class)
     return misspelt
 
 
 def _replace_value(data: dict[str, Any], location: tuple[int | str, ...]) -> str:
-    """Replace an invalid value by a placeholder, or remove it if its key has a default; return its address."""
+    """Replace an invalid value by a placeholder, or remove it if its key has a default; return its key path."""
     # Only the innermost section is replaced, so that the valid keys beside it are kept.
-    model: type[BaseModel] = SweepSpec
+    section_class: type[BaseModel] = SweepSpec
     placeholders = _PLACEHOLDERS
-    address = ""
+    key_path = ""
     for depth, key in enumerate(map(str, location), 1):
-        address = join_address(address, key)
-        inner_model = model.model_fields[key].annotation if key in model.model_fields else None
-        if depth == len(location) or not isinstance(inner_model, type) or not issubclass(inner_model, BaseModel):
+        key_path = join_key_path(key_path, key)
+        inner_class = section_class.model_fields[key].annotation if key in section_class.model_fields else None
+        if depth == len(location) or not isinstance(inner_class, type) or not issubclass(inner_class, BaseModel):
             data.pop(key, None)
             data |= {key: placeholders[key]} if key in placeholders else {}
             break
         data[key] = dict(data[key])
         data = data[key]
-        model = inner_model
+        section_class = inner_class
         placeholders = placeholders.get(key, {})
-    return address
+    return key_path
 
 
 _MESSAGES = {
@@ -95,37 +95,41 @@ _BOUNDS |= {"less_than": "below {lt}", "less_than_equal": "at most {le}"}
 _BOOLEANS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
-def _translate_error(details: ErrorDetails, data: dict[str, Any], findings: Findings, model: type[BaseModel]) -> None:
-    """Record an error of pydantic about `model` as a problem in the terms of the file."""
+def _translate_error(
+    details: ErrorDetails, data: dict[str, Any], findings: Findings, section_class: type[BaseModel]
+) -> None:
+    """Record an error of pydantic about a section as a problem in the terms of the file."""
     # Keys that are missing or unknown.
-    address = ""
+    key_path = ""
     for part in details["loc"]:
-        address = join_address(address, part)
+        key_path = join_key_path(key_path, part)
     given = details["input"]
     context = details.get("ctx", {})
     error_type = details["type"]
     if error_type == "missing":
-        allowed = "task and model, or program for a script of your own" if address in ("task", "model") else None
-        findings.add(address, "is missing", allowed=allowed)
-    elif error_type == "extra_forbidden" and findings.has_anchor(address):
+        allowed = "task and model, or program for a script of your own" if key_path in ("task", "model") else None
+        findings.add(key_path, "is missing", allowed=allowed)
+    elif error_type == "extra_forbidden" and findings.has_anchor(key_path):
         return  # its anchor is reported already
     elif error_type == "extra_forbidden":
-        allowed = ", ".join(_list_fields(details["loc"], model))
-        nearest = (_find_dotted_key(details, data) if model is SweepSpec else None) or _find_nearest_key(details, model)
-        findings.add(address, "unknown key", allowed=allowed, nearest=nearest)
+        allowed = ", ".join(_list_fields(details["loc"], section_class))
+        nearest = (_find_dotted_key(details, data) if section_class is SweepSpec else None) or _find_nearest_key(
+            details, section_class
+        )
+        findings.add(key_path, "unknown key", allowed=allowed, nearest=nearest)
 
     # Values that are invalid; pydantic gives the options of a literal only as a sentence.
     elif error_type == "literal_error":
         names = [option.strip("'") for option in context["expected"].replace(" or ", ", ").split(", ")]
-        findings.add(address, "is not allowed", given=given, names=names)
+        findings.add(key_path, "is not allowed", given=given, names=names)
     elif error_type == "lengthwise":
-        findings.add(address, context["message"], given=given, allowed=context["allowed"], nearest=context["nearest"])
+        findings.add(key_path, context["message"], given=given, allowed=context["allowed"], nearest=context["nearest"])
     elif error_type in _BOUNDS:
-        findings.add(address, "is out of bounds", given=given, allowed=_BOUNDS[error_type].format(**context))
+        findings.add(key_path, "is out of bounds", given=given, allowed=_BOUNDS[error_type].format(**context))
     elif error_type in _MESSAGES:
-        findings.add(address, _MESSAGES[error_type], given=given, nearest=_suggest_value(error_type, given))
+        findings.add(key_path, _MESSAGES[error_type], given=given, nearest=_suggest_value(error_type, given))
     else:
-        findings.add(address, details["msg"], given=given)
+        findings.add(key_path, details["msg"], given=given)
 
 
 def _suggest_value(error_type: str, given: Any) -> str | None:
@@ -135,9 +139,9 @@ def _suggest_value(error_type: str, given: Any) -> str | None:
     return suggest_number(given, whole=error_type == "int_type") if error_type in ("int_type", "float_type") else None
 
 
-def _find_nearest_key(unknown: ErrorDetails, model: type[BaseModel]) -> str | None:
+def _find_nearest_key(unknown: ErrorDetails, section_class: type[BaseModel]) -> str | None:
     """Return the valid key that an unknown key probably misspells."""
-    return find_nearest_name(str(unknown["loc"][-1]), _list_fields(unknown["loc"], model))
+    return find_nearest_name(str(unknown["loc"][-1]), _list_fields(unknown["loc"], section_class))
 
 
 def _find_dotted_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
@@ -153,26 +157,28 @@ def _find_dotted_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
     file_keys = list_dotted_keys(
         {section: data[section] for section in SECTIONS if isinstance(data.get(section), dict)}
     )
-    models = {key: field.annotation for key, field in SweepSpec.model_fields.items()}
+    annotations = {key: field.annotation for key, field in SweepSpec.model_fields.items()}
     declared_keys = (
         f"{section}.{key}"
-        for section, model in models.items()
-        if isinstance(model, type) and issubclass(model, BaseModel)
-        for key in model.model_fields
+        for section, annotation in annotations.items()
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        for key in annotation.model_fields
     )
     return next((key for key in (*file_keys, *declared_keys) if "." in key and key.rpartition(".")[2] == name), None)
 
 
-def _list_fields(location: tuple[int | str, ...], model: type[BaseModel] = SweepSpec) -> Sequence[str]:
-    """Return the valid keys at a location of a model, which may have models in lists and mappings."""
+def _list_fields(location: tuple[int | str, ...], section_class: type[BaseModel] = SweepSpec) -> Sequence[str]:
+    """Return the valid keys at a location of a section, which may have sections in lists and mappings."""
     for part in location[:-1]:
-        if part in model.model_fields and (inner := _find_models(model.model_fields[str(part)].annotation)):
-            model = inner[0]
-    return tuple(model.model_fields)
+        if part not in section_class.model_fields:
+            continue
+        if inner_classes := _find_section_classes(section_class.model_fields[str(part)].annotation):
+            section_class = inner_classes[0]
+    return tuple(section_class.model_fields)
 
 
-def _find_models(annotation: Any) -> list[type[BaseModel]]:
-    """Return the models in a type: [Arm] for dict[str, Arm]."""
+def _find_section_classes(annotation: Any) -> list[type[BaseModel]]:
+    """Return the classes of sections in a type: [Arm] for dict[str, Arm]."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for part in get_args(annotation) for model in _find_models(part)]
+    return [cls for part in get_args(annotation) for cls in _find_section_classes(part)]

@@ -302,7 +302,7 @@ _MODULES_SCHEMA = {"type": "array", "items": _MODULE_SCHEMA, "uniqueItems": True
 Modules = Annotated[tuple[str, ...], BeforeValidator(_check_modules), WithJsonSchema(_MODULES_SCHEMA)]
 Name = Annotated[str, BeforeValidator(_check_name), WithJsonSchema(_NAME_SCHEMA)]
 Text = Annotated[str, BeforeValidator(_check_text), WithJsonSchema({"type": "string", "minLength": 1})]
-Address = Annotated[
+WebhookAddress = Annotated[
     str, BeforeValidator(_check_address), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/\s]+\S*$"})
 ]
 Seeds = Annotated[

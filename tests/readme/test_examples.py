@@ -229,7 +229,7 @@ def test_rows_from_files_are_trained_on_as_the_page_shows(tmp_path: Path, monkey
     sections["training"]["averages"] = {"raw": {}}
     file.write_text(yaml.safe_dump({**sections, **yaml.safe_load(part), "space": {}, "search": {}}), encoding="utf-8")
     spec = load_checked(file)
-    member = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].member(0)
+    member = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].build_member(0)
     assert (member.task.trained_lengths, member.task.lengths) == ((1, 2, 3), (1, 2, 3, 4, 5))
     assert member.task.data.words == ("+", *"0123456789", "=") and spec.objective.direction == "maximize"
 

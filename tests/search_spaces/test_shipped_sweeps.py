@@ -32,7 +32,7 @@ def test_a_shipped_sweep_is_good(file: Path, own_code_forgotten: None) -> None:
     spec = load_sweep(file)
     import_spec_modules(spec)
     configurations = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
-    member = configurations[0].member(spec.seeds[0])
+    member = configurations[0].build_member(spec.seeds[0])
     judged = get_trainer(spec.sections).list_measurements(member).metrics[spec.objective.metric]
     beyond = set(judged.lengths) - set(judged.trained_lengths) if judged.trained_lengths else set()
     spec = spec.with_direction(judged.direction) if spec.direction_is_assumed else spec
@@ -73,7 +73,7 @@ AT_PAPER_SIZE = [one for name, one in SCRATCHPADS.items() if f"{name}_cpu" in SC
 @pytest.mark.parametrize("file", AT_PAPER_SIZE, ids=name_of)
 def test_scratchpads_at_the_size_of_their_paper_train_as_its_code_does(file: Path) -> None:
     spec = load_sweep(file)
-    member = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].member(0)
+    member = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])[0].build_member(0)
     trained, task = (member.to_dict()[section] for section in ("training", "task"))
     assert trained["compute_dtype"] == "bfloat16"
     assert task["name"] != "shift_addition" or task["fix_first_state"] is False

@@ -331,19 +331,19 @@ class MemberConfig(Settings):
             return member
         return replace(member, training=replace(self.training, initial=pinned))
 
-    def find_start_problems(self, seeds: Collection[int]) -> Iterator[Problem]:
+    def find_initial_weight_problems(self, seeds: Collection[int]) -> Iterator[Problem]:
         """Yield problems of the stored weights that members with these seeds start from, on this machine."""
         if (initial := self.training.initial) is not None and self._parameters():
             for problem in initial.problems(self.model, self.task, seeds):
                 yield problem.with_key_prefix("training.initial")
 
-    def describe_partial_start(self) -> str | None:
+    def describe_partial_initial_weights(self) -> str | None:
         """Return as text which parameters are not read from stored weights; None if all or none are, or if unknown."""
         if (initial := self.training.initial) is None or not self._parameters():
             return None
         try:
             return initial.describe_partial(self.model, self.task, self.seed)
-        except WeightsError:  # `find_start_problems` reports it
+        except WeightsError:  # `find_initial_weight_problems` reports it
             return None
 
     def with_evaluated_lengths(self, lengths: Sequence[int]) -> Self:

@@ -43,10 +43,10 @@ def evaluate(
     an undeclared or missing metric, and for a metric with two batches at the same length.
     """
     names = tuple(pack.metrics)
-    noise = make_evaluation_stream(pack, "dropout")
+    noise_stream = make_evaluation_stream(pack, "dropout")
     weights = tuple(compute_averages(pack, state).values())
-    passes = _EvaluationPasses(pack, weights, noise, AddedMetrics.from_pack(pack, state.step), beat)
-    values, measured_pairs = passes.measure_curves(draw_evaluation_inputs(pack), names, pack.lengths)
+    evaluator = _PackEvaluator(pack, weights, noise_stream, AddedMetrics.from_pack(pack, state.step), beat)
+    values, measured_pairs = evaluator.measure_curves(draw_evaluation_inputs(pack), names, pack.lengths)
 
     # Derived metrics are computed from the measured ones, so they come last.
     measured = {name for name, _ in measured_pairs}
@@ -73,10 +73,10 @@ def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, 
     # Stored weights have no earlier evaluations, from which metrics could be derived.
     derived = pack.task.derived_metrics
     names = tuple(name for name, metric in pack.metrics.items() if metric.base not in derived)
-    noise = make_evaluation_stream(pack, "dropout")
+    noise_stream = make_evaluation_stream(pack, "dropout")
     steps = torch.full((), pack.training.steps, dtype=torch.int64, device=pack.device)
-    passes = _EvaluationPasses(pack, weights, noise, AddedMetrics.from_pack(pack, steps), lambda: None)
-    values, _ = passes.measure_curves(draw_evaluation_inputs(pack), names, pack.lengths)
+    evaluator = _PackEvaluator(pack, weights, noise_stream, AddedMetrics.from_pack(pack, steps), lambda: None)
+    values, _ = evaluator.measure_curves(draw_evaluation_inputs(pack), names, pack.lengths)
     return names, values
 
 
@@ -97,11 +97,11 @@ def validate(pack: Pack, state: TrainingState, beat: Callable[[], None] = lambda
 
     # The validation stream draws the inputs at step 0, so the noise of the passes has another step.
     inputs = make_evaluation_stream(pack, "validation")
-    noise = replace(inputs, step=torch.ones_like(inputs.step))
+    noise_stream = replace(inputs, step=torch.ones_like(inputs.step))
     weights = collect_weights(pack, state)
     averages = tuple(weights[label] for label in labels)
-    passes = _EvaluationPasses(pack, averages, noise, AddedMetrics.from_model(pack, state.step), beat)
-    values, measured_pairs = passes.measure_curves(draw_validation_inputs(pack), names, lengths)
+    evaluator = _PackEvaluator(pack, averages, noise_stream, AddedMetrics.from_model(pack, state.step), beat)
+    values, measured_pairs = evaluator.measure_curves(draw_validation_inputs(pack), names, lengths)
 
     if missing := [name for name in names if name not in {name for name, _ in measured_pairs}]:
         raise ValueError(f"{pack.task.name}: reduce does not return {', '.join(missing)} for validation batches")
@@ -111,12 +111,12 @@ def validate(pack: Pack, state: TrainingState, beat: Callable[[], None] = lambda
 
 
 @dataclass(frozen=True)
-class _EvaluationPasses:
-    """The evaluation of weights of a pack, (M, P) for each average; `beat` is called after every piece."""
+class _PackEvaluator:
+    """Evaluates weights of a pack, (M, P) for each average; `beat` is called after every piece."""
 
     pack: Pack
     averages: Sequence[Tensor]
-    noise: Stream
+    noise_stream: Stream
     added_metrics: AddedMetrics
     beat: Callable[[], None]
 
@@ -174,7 +174,7 @@ class _EvaluationPasses:
         for first in range(0, total_rows, rows_at_once):
             end = min(first + rows_at_once, total_rows)
             piece = batch if rows_at_once >= total_rows else batch.slice_rows(first, end)
-            piece_noise = Noise(self.noise, seed_index, training=False, first=first, total=total_rows)
+            piece_noise = Noise(self.noise_stream, seed_index, training=False, first=first, total=total_rows)
             forward = Forward(
                 pack.model, weights, pack.form, piece_noise, pack.training.compute_dtype, self.beat, is_recording
             )

@@ -23,7 +23,7 @@ from trainers.settings.nested import is_nested
 from trainers.tasks.task import EvaluationBatch
 from trainers.tensors.parameters import ParameterLayout
 
-Averages = tuple[tuple[Tensor, ...], ...]  # the buffers of every `Pack.buffer_owners`
+Averages = tuple[tuple[Tensor, ...], ...]  # the buffers of every `Pack.buffer_sources`
 
 
 class Pack:
@@ -72,11 +72,11 @@ class Pack:
 
         # Buffers are as large as the weights, so averages with the same `source` in every member share them.
         self.averages = tuple(first.training.averages[label] for label in self.average_labels)
-        owners = [tuple(member.training.averages[label].source for member in members) for label in self.average_labels]
-        distinct_owners = list(dict.fromkeys(owners))
-        self.buffer_owner_indices = tuple(distinct_owners.index(owner) for owner in owners)  # by label
-        self.buffer_owners = tuple(member_owners[0] for member_owners in distinct_owners)
-        self.average_hyperparameters = tuple(map(self._make_average_columns, distinct_owners))
+        sources = [tuple(member.training.averages[label].source for member in members) for label in self.average_labels]
+        distinct_sources = list(dict.fromkeys(sources))
+        self.buffer_source_indices = tuple(distinct_sources.index(source) for source in sources)  # by label
+        self.buffer_sources = tuple(member_sources[0] for member_sources in distinct_sources)
+        self.average_hyperparameters = tuple(map(self._make_average_columns, distinct_sources))
         self.cached_inputs: dict[str, tuple[EvaluationBatch, ...]] = {}  # filled by trainers.packs.evaluation_inputs
 
     def __len__(self) -> int:
@@ -177,7 +177,7 @@ class TrainingState:
             step=torch.zeros((), dtype=torch.int64, device=pack.device),
             theta=theta,
             optimizer=_start_optimizer(pack, theta),
-            averages=tuple(owner.start(theta) for owner in pack.buffer_owners),
+            averages=tuple(source.start(theta) for source in pack.buffer_sources),
             failed_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
             stopped_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
             stage=torch.zeros(count, dtype=torch.int64, device=pack.device),
@@ -235,7 +235,7 @@ class TrainingState:
         tensors = {name: torch.from_numpy(np.array(value)).to(pack.device) for name, value in arrays.items()}
 
         # Shared buffers are stored under every label that uses them; the first label is enough.
-        labels = [pack.average_labels[pack.buffer_owner_indices.index(owner)] for owner in range(len(self.averages))]
+        labels = [pack.average_labels[pack.buffer_source_indices.index(source)] for source in range(len(self.averages))]
         averages = tuple(
             tuple(tensors[_name_buffer(label, j)] for j in range(len(buffers)))
             for label, buffers in zip(labels, self.averages, strict=True)
@@ -252,8 +252,8 @@ class TrainingState:
     def _name_arrays(self, pack: Pack) -> dict[str, NDArray[Any]]:
         """Return every tensor as a named array; buffers that averages share are listed under each of these averages."""
         tensors = {**self._collect_tensor_fields(), **self.optimizer}
-        for label, owner in zip(pack.average_labels, pack.buffer_owner_indices, strict=True):
-            tensors.update({_name_buffer(label, j): buffer for j, buffer in enumerate(self.averages[owner])})
+        for label, source in zip(pack.average_labels, pack.buffer_source_indices, strict=True):
+            tensors.update({_name_buffer(label, j): buffer for j, buffer in enumerate(self.averages[source])})
         return {name: value.cpu().numpy() for name, value in tensors.items()}
 
 
@@ -307,7 +307,7 @@ def compute_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -
         raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.average_labels)}{hint}")
 
     index = pack.average_labels.index(label)
-    return pack.averages[index].weights(averages[pack.buffer_owner_indices[index]], theta, pack.layout)
+    return pack.averages[index].weights(averages[pack.buffer_source_indices[index]], theta, pack.layout)
 
 
 def collect_weights(pack: Pack, state: TrainingState) -> Mapping[str, Tensor]:

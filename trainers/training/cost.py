@@ -52,7 +52,7 @@ def estimate_member_cost(member: MemberConfig) -> Cost:
     # Activations grow linearly with the rows, so two small passes are enough to extrapolate.
     pack = Pack([member], torch.device("cpu"))
     itemsize = member.training.itemsize
-    buffers = sum(len(owner.start(torch.zeros(1, 1))) for owner in pack.buffer_owners)
+    buffers = sum(len(source.start(torch.zeros(1, 1))) for source in pack.buffer_sources)
     rows = -(-member.training.batch_size // member.training.accumulation)
     one_row, two_rows = (count_activation_bytes(pack, count) for count in (1, 2))
 

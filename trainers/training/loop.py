@@ -130,7 +130,7 @@ class _TrainingRun:
         prune_at: Sequence[int | None] | None,
         initial_state: TrainingState,
     ) -> None:
-        # What is trained, and where its results go.
+        # The pack, and the receivers of its results.
         self.pack = pack
         self.member_ids = member_ids
         self.compiled = compiled
@@ -139,14 +139,14 @@ class _TrainingRun:
         self.weights_folder = weights_folder
         self.end_step_M = np.array([step or pack.training.steps for step in prune_at or [None] * len(pack)])
 
-        # How far it is.
+        # Progress: active members, steps and evaluations.
         self.active = ActiveMembers(pack, initial_state, compiled)
         self.steps_done = 0
         self.evaluations = list[Evaluation]()
         self.cached_history = list[EvaluationCurves]()  # the result of `collect_history`
         self.is_interrupted = False  # whether the reporter asked to stop
 
-        # Its clocks.
+        # Times, in seconds of time.monotonic.
         self.start_time = time.monotonic()
         self.last_beat = 0.0
         self.earlier_seconds = 0.0  # spent by earlier processes
@@ -290,27 +290,27 @@ class _TrainingRun:
         self.is_interrupted = bool(self.reporter.report(evaluation))
 
     def merge_finished(
-        self, active: NDArray[Any], last_values: Callable[[Evaluation], NDArray[Any] | None]
+        self, new_values: NDArray[Any], last_values: Callable[[Evaluation], NDArray[Any] | None]
     ) -> NDArray[Any]:
-        """Return the new values of active members merged with the last values of finished members."""
+        """Return the new values of active members, merged with the last values of finished members."""
         # While all members are active, there is nothing to merge.
-        active = self.active.drop_copy(active)
+        new_values = self.active.drop_copy(new_values)
         if len(self.active) == len(self.pack):
-            return active
+            return new_values
 
         # Overwrite the active members in the values of the last evaluation.
         last = last_values(self.evaluations[-1])
         assert last is not None
         merged = last.copy()
-        merged[self.active.indices] = active
+        merged[self.active.indices] = new_values
         return merged
 
-    def merge_validation(self, active: Validation) -> Validation:
-        """Return the validation of active members merged with the last values of finished members."""
+    def merge_validation(self, new_validation: Validation) -> Validation:
+        """Return the validation of active members, merged with the last values of finished members."""
         values = self.merge_finished(
-            active.values_MDL, lambda last: last.validation.values_MDL if last.validation else None
+            new_validation.values_MDL, lambda last: last.validation.values_MDL if last.validation else None
         )
-        return replace(active, values_MDL=values)
+        return replace(new_validation, values_MDL=values)
 
     def collect_history(self) -> list[EvaluationCurves]:
         """Return the earlier evaluations of active members, cached until members finish."""

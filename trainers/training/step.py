@@ -56,7 +56,7 @@ def compute_losses(
 
     def read_detached_average(label: str) -> Mapping[str, Tensor]:
         detached = theta.detach()
-        buffers = tuple(owner.start(detached) for owner in pack.buffer_owners) if averages is None else averages
+        buffers = tuple(source.start(detached) for source in pack.buffer_sources) if averages is None else averages
         return pack.layout.views(compute_average(pack, label, buffers, detached))
 
     # Functions instead of values, because a loss chooses which passes and averages it needs.
@@ -244,8 +244,8 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
     # Averages read the new weights, so the weights are written first.
     trained_buffers = (state.theta, *state.optimizer.values())
     _write_buffers(mask, trained_buffers, [theta, *(updates[name] for name in state.optimizer)])
-    for owner, buffers, h in zip(pack.buffer_owners, state.averages, pack.average_hyperparameters, strict=True):
-        _write_buffers(mask, buffers, owner.update(buffers, state.theta, step, h))
+    for source, buffers, h in zip(pack.buffer_sources, state.averages, pack.average_hyperparameters, strict=True):
+        _write_buffers(mask, buffers, source.update(buffers, state.theta, step, h))
     state.loss_sum.add_(torch.where(alive_M, loss_M, 0.0))
     state.loss_steps.add_(alive_M)
     state.failed_at.copy_(torch.where(active_M ^ alive_M, step, state.failed_at))

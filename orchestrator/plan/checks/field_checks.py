@@ -20,9 +20,9 @@ from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, make_valu
 from search_spaces.grammar.problems import (
     Findings,
     format_value,
-    get_outer_address,
+    get_outer_key_path,
     is_within,
-    list_outer_addresses,
+    list_outer_key_paths,
     read_key,
 )
 from trainers.errors import Problem
@@ -84,7 +84,7 @@ def _check_fixed_values(spec: SweepSpec, findings: Findings) -> Iterator[str]:
         if isinstance(problem.given, str) and (given is None or isinstance(given, dict)):
             given = problem.given  # a label that is also the name of a class
         problem = replace(problem, message=problem.message + advice, given=given, nearest=suggestion)
-        findings.report(suggest_import(problem, spec))
+        findings.add_problem(suggest_import(problem, spec))
         yield problem.key
 
 
@@ -124,7 +124,7 @@ def _find_section_problems(
 
 def _suggest_section(key: str) -> str:
     """Return the space entry that draws the section around a key as a whole, as text."""
-    section = get_outer_address(key)
+    section = get_outer_key_path(key)
     name = "kind" if section.startswith("training.averages.") else "name"
     return f"space: {{{section}: {{grid: [{{{name}: ..., {key.rpartition('.')[2]}: ...}}, {{{name}: ...}}]}}}}"
 
@@ -142,9 +142,9 @@ def _check_listed_configurations(spec: SweepSpec, findings: Findings) -> Iterato
             if _is_doubtful_with_class(problem.key, findings):
                 continue
             listed_key = next((key for key in values if is_within(problem.key, key)), None)
-            address = f"search.listed[{index}].{problem.key}" if listed_key else problem.key
+            key_path = f"search.listed[{index}].{problem.key}" if listed_key else problem.key
             problem = replace(problem, given=read_key(sections, problem.key))
-            findings.report(suggest_import(problem, spec), address)
+            findings.add_problem(suggest_import(problem, spec), key_path)
             yield problem.key
 
 
@@ -155,7 +155,7 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
     """Check a domain for every combination of the class names above its key; yield the key for each problem."""
     class_keys = [
         f"{outer}.{name}"
-        for outer in list_outer_addresses(key)
+        for outer in list_outer_key_paths(key)
         for name in CLASS_KEYS
         if f"{outer}.{name}" in spec.space
     ]
@@ -169,7 +169,7 @@ def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings)
     ]
     for problem, suffix in _join_cases(problems_by_case, cases):
         problem = replace(problem, message=problem.message + suffix)
-        findings.report(suggest_import(problem, spec), f"space.{key}{problem.key}")
+        findings.add_problem(suggest_import(problem, spec), f"space.{key}{problem.key}")
         yield key
 
 
@@ -192,8 +192,8 @@ def _list_domain_problems(spec: SweepSpec, key: str, domain: Domain, case: Mappi
             if is_within(problem.key, key):
                 is_whole_value = not isinstance(value, Mapping) and problem.message != "is required"
                 inner = "" if is_whole_value else problem.key.removeprefix(key)
-                address = f".{domain.kind}[{index}]{inner}" if is_list else f".{domain.kind}"
-                problems.append(replace(problem, key=address, given=read_key(sections, key + inner)))
+                subkey = f".{domain.kind}[{index}]{inner}" if is_list else f".{domain.kind}"
+                problems.append(replace(problem, key=subkey, given=read_key(sections, key + inner)))
             elif is_within(key, problem.key) and read_key(assign_values(spec, case), problem.key) is ABSENT:
                 return [replace(problem, key="", message=f"{problem.key}: {problem.message}", given=ABSENT)]
     return problems
@@ -255,7 +255,7 @@ def _make_example(domain: Domain) -> Any:
 def _is_doubtful_with_class(key: str, findings: Findings) -> bool:
     """Return whether an earlier problem makes the value, or the class that declares its key, uncertain."""
     return findings.is_doubtful(key) or any(
-        findings.is_doubtful(f"{outer}.{name}") for outer in list_outer_addresses(key) for name in CLASS_KEYS
+        findings.is_doubtful(f"{outer}.{name}") for outer in list_outer_key_paths(key) for name in CLASS_KEYS
     )
 
 

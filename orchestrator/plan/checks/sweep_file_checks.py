@@ -22,7 +22,7 @@ from orchestrator.trainer_choice import get_trainer
 from search_spaces import FileProblem, Grid, SweepFileError, SweepSpec
 from search_spaces.grammar.load import AVERAGES, Reading
 from search_spaces.grammar.objective import ShareAbove
-from search_spaces.grammar.problems import SECTIONS, Findings, is_within, join_address
+from search_spaces.grammar.problems import SECTIONS, Findings, is_within, join_key_path
 from search_spaces.grammar.space import MAX_GRID_POINTS
 
 SAMPLES = 50  # built configurations of larger searches
@@ -115,10 +115,10 @@ def summarise_sample(spec: SweepSpec) -> Sample:
     Raises SweepFileError with every problem found.
     """
     built = build_configurations(spec, _draw_values(spec))
-    member = built[0].member(spec.seeds[0])
+    member = built[0].build_member(spec.seeds[0])
     measured = get_trainer(spec.sections).list_measurements(member)
     evaluated = describe_evaluated_lengths(measured) if list_further_distributions(measured) else None
-    warnings = list_warnings(spec, [configuration.member(spec.seeds[0]) for configuration in built])
+    warnings = list_warnings(spec, [configuration.build_member(spec.seeds[0]) for configuration in built])
     return Sample(configuration_count=len(built), warnings=warnings, evaluated=evaluated)
 
 
@@ -166,9 +166,9 @@ def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     """Raise SweepFileError if data of these configurations' tasks cannot be used on this machine."""
     findings = spec.copy_findings()
     for problem in get_trainer(spec.sections).find_local_problems(
-        configuration.member(spec.seeds[0]) for configuration in built
+        configuration.build_member(spec.seeds[0]) for configuration in built
     ):
-        findings.report(problem, problem.key, place=spec.find_place(problem.key))
+        findings.add_problem(problem, problem.key, place=spec.find_place(problem.key))
     findings.raise_any()
 
 
@@ -197,14 +197,14 @@ def _build_and_report(
     # Report problems, unless a problem of the grammar or of a single value covers them.
     if problem_keys & {
         AVERAGES,
-        join_address(AVERAGES, spec.objective.average),
+        join_key_path(AVERAGES, spec.objective.average),
     }:  # the label may be in the unreadable section
         reported_keys.add("objective.average")
     for problem in problems:
         if problem.key not in reported_keys and not any(
             is_within(problem.key, key) or is_within(key, problem.key) for key in problem_keys
         ):
-            findings.report(problem, place=spec.find_place(problem.key))
+            findings.add_problem(problem, place=spec.find_place(problem.key))
     return []
 
 

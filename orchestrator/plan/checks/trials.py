@@ -28,7 +28,7 @@ def try_user_code(spec: SweepSpec, configurations: Iterable[Configuration], find
     origin = ", ".join(spec.imports) or ("the program" if spec.program else "")
     origin = origin or ("evaluation.metrics" if spec.evaluation.get("metrics") else "")
     for configuration in islice(configurations, MAX_CONFIGURATIONS) if origin else ():
-        member = configuration.member(spec.seeds[0])
+        member = configuration.build_member(spec.seeds[0])
         members.setdefault(member.structural_key, member)
         if len(members) == MAX_STRUCTURES:
             break

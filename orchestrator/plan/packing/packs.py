@@ -88,7 +88,7 @@ class Packer:
         for configuration, seeds in seeds_to_pack:
             members = [(configuration.config_id, seed) for seed in seeds]
             if configuration.duplicate_of is None and members:
-                example = configuration.member(seeds[0])
+                example = configuration.build_member(seeds[0])
                 examples.setdefault(example.structural_key, example)
                 groups.setdefault(example.structural_key, []).extend(members)
 
@@ -134,7 +134,7 @@ class Packer:
         for pack in (*packs, *(pack for pack, _ in kept_packs)):
             if pack.structural_key not in examples:
                 config_id, seed = pack.members[0]
-                examples[pack.structural_key] = configurations[config_id].member(seed)
+                examples[pack.structural_key] = configurations[config_id].build_member(seed)
         for pack in packs:
             groups.setdefault(pack.structural_key, []).extend(pack.members)
             sizes.setdefault(pack.structural_key, []).append(len(pack.members))

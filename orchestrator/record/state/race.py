@@ -77,7 +77,7 @@ class Round:
     decision: RoundDecision | None
 
     @property
-    def members(self) -> int:
+    def member_count(self) -> int:
         """Number of members of the round."""
         return len(self.contenders) * len(self.new_seeds)
 
@@ -178,7 +178,7 @@ def retract_empty_decision(
 
 
 class Race:
-    """The rounds and rungs of a race; `configurations` are config_ids in the order of their numbers.
+    """The rounds and rungs of a race; `config_ids` are in the order of the configurations' numbers.
 
     `rungs` are the decided rungs of the first round; its packs pause at `next_rung`, None after the last rung.
     """
@@ -186,7 +186,7 @@ class Race:
     def __init__(
         self,
         specs: Sequence[Mapping[str, Any]],
-        configurations: Collection[str],
+        config_ids: Collection[str],
         decisions: Sequence[RoundDecision],
         rungs: Sequence[RungDecision],
     ) -> None:
@@ -200,7 +200,7 @@ class Race:
 
         # Each decision gives the configurations and the new seeds of the round after it; the last round is open.
         self.rounds: list[Round] = []
-        contenders, seeds = tuple(configurations), read_common_seeds(specs)
+        contenders, seeds = tuple(config_ids), read_common_seeds(specs)
         for decision in decisions:
             self.rounds.append(Round(contenders=contenders, new_seeds=seeds, decision=decision))
             contenders, seeds = decision.survivors, decision.next
@@ -233,19 +233,19 @@ class Race:
         return sum(config_id in round_.contenders for round_ in self.rounds)
 
     @property
-    def members(self) -> int:
+    def member_count(self) -> int:
         """Number of members of all rounds so far."""
-        return sum(round_.members for round_ in self.rounds)
+        return sum(round_.member_count for round_ in self.rounds)
 
     @property
-    def members_without_race(self) -> int:
+    def member_count_without_race(self) -> int:
         """Number of members of the same sweep without a race."""
         return len(self.rounds[0].contenders) * len(self._all_seeds)
 
     @property
     def member_steps_of_first_round(self) -> int:
         """Member-steps of the first round without rungs."""
-        return self.rounds[0].members * self._steps
+        return self.rounds[0].member_count * self._steps
 
     @property
     def member_steps_saved(self) -> int:

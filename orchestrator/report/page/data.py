@@ -29,7 +29,7 @@ from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, spans_decades
 from orchestrator.text.wording import compact_value, shorten_keys
 
@@ -51,7 +51,7 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "running": summary.status == "running",
         "fresh": has_fresh_seeds(summary),
         "confirmations": len(read_confirmations(summary)),
-        "confirmed": any(confirmed.comparison is not None for confirmed in read_confirmations(summary)),
+        "confirmed": any(confirmation.comparison is not None for confirmation in read_confirmations(summary)),
         "axis": summary.axis,
         "more_seeds": make_extend_command(summary),
         "judged": {
@@ -82,11 +82,13 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
 
 def has_fresh_seeds(summary: Summary) -> bool:
     """Return whether this is a confirmation on seeds that its search has not used."""
-    reused = any(confirmed.reused_seeds for confirmed in read_confirmations(summary))
+    reused = any(confirmation.reused_seeds for confirmation in read_confirmations(summary))
     return bool(read_search_labels(summary.state.provenance)) and not reused
 
 
-def _describe_configuration(summary: Summary, row: Row, groups: dict[LengthGroups, int]) -> dict[str, Any]:
+def _describe_configuration(
+    summary: Summary, row: ConfigurationResult, groups: dict[LengthGroups, int]
+) -> dict[str, Any]:
     """Return the data of a configuration; adds new groups of lengths to `groups`, which numbers them."""
     metrics = [metric for metric in summary.headline if metric in summary.measurements[row.config_id].metrics]
     may_lose = row.seeds_failed and summary.objective.metric not in summary.unreached_metrics
@@ -171,7 +173,7 @@ def _classify_pairs(summary: Summary) -> dict[str, Any]:
     Configurations of a class have the same structure and code, and so draw the same numbers (`find_shared_streams`).
     The first configuration of each class represents it.
     """
-    classes: dict[Any, list[Row]] = {}
+    classes: dict[Any, list[ConfigurationResult]] = {}
     for row in summary.rows:
         recorded = summary.recorded[row.config_id]
         keys = recorded.structural_keys or ("program" in recorded.resolved or row.config_id)

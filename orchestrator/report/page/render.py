@@ -31,7 +31,7 @@ from orchestrator.report.tables.race_tables import make_race_sections
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmation import make_label
 from orchestrator.results.read_confirmations import read_confirmations
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import (
     advise_retry,
@@ -138,8 +138,8 @@ def _render_sections(summary: Summary) -> Iterator[str]:
     """Yield the HTML of the sections on failures and confirmations, then of folded sections."""
     # Failures and confirmations may change what a reader concludes, so they are not folded.
     yield from _render_failures(summary)
-    for confirmed in read_confirmations(summary):
-        yield _render_section(make_confirmation_section(summary, confirmed))
+    for confirmation in read_confirmations(summary):
+        yield _render_section(make_confirmation_section(summary, confirmation))
 
     folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=list_judging_notes(summary))]
     if shows_effects(summary) and summary.status != "running":
@@ -186,7 +186,7 @@ def _render_failures(summary: Summary) -> Iterator[str]:
     yield f"<section id=what-failed>{_render_section(section)}</section>"
 
 
-def _describe_seeds(summary: Summary, failed: Sequence[tuple[Row, int]]) -> str:
+def _describe_seeds(summary: Summary, failed: Sequence[tuple[ConfigurationResult, int]]) -> str:
     """Return the seeds by configuration: "#0 seeds 0-3, #7 seed 2"."""
     seeds: dict[int, list[int]] = {}
     for row, seed in failed:

@@ -22,7 +22,7 @@ from orchestrator.report.tables.columns import (
 from orchestrator.results.confirmation import Confirmation, make_label, read_search_labels
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.read_confirmations import read_confirmations
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import compact_value, format_label, format_number, format_ranges, shorten_keys
 
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
@@ -123,12 +123,12 @@ def make_configuration_records(summary: Summary) -> Records:
     )
 
 
-def _read_other_distribution(metric: str, group: str) -> Callable[[Row], Any]:
+def _read_other_distribution(metric: str, group: str) -> Callable[[ConfigurationResult], Any]:
     """Return a function that reads the quartiles of a metric on another distribution."""
     return lambda row: row.other_distributions.get((metric, group))
 
 
-def _describe_outcome(summary: Summary, group: str, row: Row) -> str:
+def _describe_outcome(summary: Summary, group: str, row: ConfigurationResult) -> str:
     """Return the quartiles at a group of lengths, and the other seeds' median if failed seeds made it infinite."""
     quartiles = getattr(row, f"{group}_quartiles")
     text = format_value(quartiles, summary.infinity_text)
@@ -141,7 +141,7 @@ def _describe_outcome(summary: Summary, group: str, row: Row) -> str:
     return text if median is None else f"{infinite} ({OTHERS} {format_number(median)})"
 
 
-def compute_median_of_others(summary: Summary, row: Row, lengths: Collection[int]) -> float | None:
+def compute_median_of_others(summary: Summary, row: ConfigurationResult, lengths: Collection[int]) -> float | None:
     """Return the median over the seeds that did not fail, of their means over `lengths`; None if all failed.
 
     None, too, for a metric that seeds may never reach: then the median is not infinite for failed seeds alone.
@@ -154,7 +154,7 @@ def compute_median_of_others(summary: Summary, row: Row, lengths: Collection[int
     return statistics.median(finished) if finished else None
 
 
-def _describe_stopped(row: Row) -> str:
+def _describe_stopped(row: ConfigurationResult) -> str:
     """Return how many seeds stopped early, with the median of their steps."""
     steps = row.stop_steps
     return f"{len(steps)} [{statistics.median(steps):,g}]" if steps else "0"
@@ -165,9 +165,9 @@ def _encode_value(value: Any) -> Any:
     return value if isinstance(value, str | int | float) and not isinstance(value, bool) else json.dumps(value)
 
 
-def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
+def _make_confirmation_columns(confirmation: Confirmation) -> Columns:
     """Return the columns of a confirmation: scores in the search beside confirmed scores."""
-    names = shorten_keys(list(dict.fromkeys(key for row in confirmed.rows for key in row.values)))
+    names = shorten_keys(list(dict.fromkeys(key for row in confirmation.rows for key in row.values)))
 
     # Searched values are a single column on the page, by their short keys.
     def describe_values(row: Any) -> str:
@@ -175,8 +175,8 @@ def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
 
     return [
         # The file names the sweeps in every line, because it may have several confirmations.
-        Column("", lambda row: confirmed.name, "confirmation"),
-        Column("", lambda row: confirmed.parent, "search"),
+        Column("", lambda row: confirmation.name, "confirmation"),
+        Column("", lambda row: confirmation.parent, "search"),
         *parse_columns("config_id"),
         Column("search rank", attrgetter("search_rank"), "search_rank"),
         Column(IN_SEARCH, lambda row: format_label(row.number)),
@@ -185,19 +185,19 @@ def _make_confirmation_columns(confirmed: Confirmation) -> Columns:
         Column("confirmed score", attrgetter("confirmed"), "confirmed_score", quartiles=True),
         Column("test, search", attrgetter("search_test"), "search_test", quartiles=True),
         Column("test, confirmed", attrgetter("confirmed_test"), "confirmed_test", quartiles=True),
-        Column("", lambda row: format_ranges(confirmed.seeds), "seeds"),
+        Column("", lambda row: format_ranges(confirmation.seeds), "seeds"),
         Column("seeds", attrgetter("seeds_run"), "seeds_run"),
         Column("failed", attrgetter("seeds_failed"), "seeds_failed"),
         Column("searched values", describe_values),
     ]
 
 
-def make_confirmation_section(summary: Summary, confirmed: Confirmation) -> Section:
+def make_confirmation_section(summary: Summary, confirmation: Confirmation) -> Section:
     """Return the section with search scores beside confirmed scores, at the selection and at the test lengths."""
     return Section(
         heading="Search score and confirmed score",
-        cells=make_cells(confirmed.rows, _make_confirmation_columns(confirmed), summary.infinity_text),
-        paragraphs=[f"{confirmed.sentence}."],
+        cells=make_cells(confirmation.rows, _make_confirmation_columns(confirmation), summary.infinity_text),
+        paragraphs=[f"{confirmation.sentence}."],
     )
 
 
@@ -206,6 +206,6 @@ def make_confirmation_records(summary: Summary) -> Records:
     confirmations = read_confirmations(summary)
     return [
         line
-        for confirmed in confirmations
-        for line in make_records(confirmed.rows, _make_confirmation_columns(confirmed))
+        for confirmation in confirmations
+        for line in make_records(confirmation.rows, _make_confirmation_columns(confirmation))
     ]

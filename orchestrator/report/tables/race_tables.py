@@ -33,7 +33,7 @@ def make_race_sections(summary: Summary) -> list[Section]:
         Column("round", lambda line: line[0]),
         Column("seeds", lambda line: format_ranges(line[1].new_seeds)),
         Column("configurations", lambda line: len(line[1].contenders)),
-        Column("members", lambda line: line[1].members),
+        Column("members", lambda line: line[1].member_count),
         Column("decided by", lambda line: describe_rule(line[1]) or None),
         Column("stay", lambda line: len(line[1].decision.survivors) if line[1].decision else None),
         Column("which", lambda line: list_labels(line[1].decision.survivors) if line[1].decision else None),

@@ -11,7 +11,7 @@ import numpy as np
 
 from orchestrator.record.files.code import import_recorded
 from orchestrator.results.comparing.shared_streams import SharedStreams, compare_streams
-from orchestrator.results.summary import CACHED_SUMMARIES, Row, Summary
+from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
 from orchestrator.statistics.exact_tests import correct_by_holm
 from orchestrator.statistics.failed_seeds import get_failed_seed_value, summarise_seeds
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
@@ -33,7 +33,7 @@ class Side:
     """A configuration of a comparison, and the summary of its sweep."""
 
     summary: Summary
-    row: Row
+    row: ConfigurationResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +242,7 @@ def collect_seed_values(side: Side, question: Question) -> dict[int, float]:
     return {seed: value_by_seed.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.seeds})}
 
 
-def _has_same_draw(summary: Summary, first: Row, other: Row) -> bool:
+def _has_same_draw(summary: Summary, first: ConfigurationResult, other: ConfigurationResult) -> bool:
     """Return whether two configurations have equal values of drawn keys, which are neither of a grid nor listed."""
     if summary.design.kind == "grid_by_random":
         return summary.design.draw[first.config_id] == summary.design.draw[other.config_id]

@@ -26,7 +26,7 @@ from orchestrator.results.comparing.seed_comparisons import (
 from orchestrator.results.comparing.shared_streams import SharedStreams, find_differing_values
 from orchestrator.results.pack_environments import find_differing_environment
 from orchestrator.results.program_defaults import add_defaults, list_program_defaults
-from orchestrator.results.summary import Row, Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.statistics.quartiles import Floats, compute_median_or_nan
 from orchestrator.statistics.two_samples import (
@@ -280,7 +280,9 @@ def _get_task_name(summary: Summary) -> str:
     return str(names.pop()) if len(names) == 1 and ABSENT not in names else ""
 
 
-def _index_rows(summary: Summary, keys: tuple[str, ...], shared_keys: frozenset[str]) -> dict[Hashable, Row]:
+def _index_rows(
+    summary: Summary, keys: tuple[str, ...], shared_keys: frozenset[str]
+) -> dict[Hashable, ConfigurationResult]:
     """Return the configurations of a sweep by their values of `keys`."""
     return {_make_match_key(summary, row, keys, shared_keys): row for row in summary.rows}
 
@@ -301,7 +303,9 @@ def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
     return f"{key} {x} / {y}" if x != y else ""
 
 
-def _make_match_key(summary: Summary, row: Row, keys: tuple[str, ...], shared_keys: frozenset[str]) -> Hashable:
+def _make_match_key(
+    summary: Summary, row: ConfigurationResult, keys: tuple[str, ...], shared_keys: frozenset[str]
+) -> Hashable:
     """Return the values of `keys` in a configuration: drawn ones for `shared_keys`, which both sweeps searched."""
     # A sweep has the keys that it did not search only among its resolved values.
     resolved = dict(summary.recorded[row.config_id].resolved)

@@ -10,8 +10,8 @@ from orchestrator.running.driving.budget import Limit
 class Situation:
     """The inputs of `decide`."""
 
-    waiting_ids: Collection[str] = ()  # of packs
-    running_ids: Collection[str] = ()  # of the packs that workers train
+    waiting_pack_ids: Collection[str] = ()
+    running_pack_ids: Collection[str] = ()
     # Returns the first pack of the queue that fits into the budget, or None and the limits that its first pack exceeds.
     find_pack_within_budget: Callable[[], tuple[str | None, Sequence[Limit]]] = lambda: (None, ())
     generation: range | None = None  # numbers of the configurations that are drawn next; None if all are drawn
@@ -24,7 +24,7 @@ class Situation:
     @property
     def has_ended(self) -> bool:
         """Whether nothing is left to draw or to hand out, or nothing more fits into the budget."""
-        return self.is_budget_used_up or not (self.waiting_ids or self.generation or not self.has_race_ended)
+        return self.is_budget_used_up or not (self.waiting_pack_ids or self.generation or not self.has_race_ended)
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,15 @@ def decide(situation: Situation) -> Action:
     """
     if situation.is_budget_used_up:
         return Wait()
-    if situation.waiting_ids:
+    if situation.waiting_pack_ids:
         pack_id, limits = situation.find_pack_within_budget()
         if pack_id is not None:
             return HandOut(pack_id)
-        return Wait() if situation.running_ids else StopSweep(limits)  # a running pack may end sooner than estimated
+        return (
+            Wait() if situation.running_pack_ids else StopSweep(limits)
+        )  # a running pack may end sooner than estimated
     if situation.generation is not None:
         return DrawGeneration(situation.generation) if situation.is_scored else Wait()
-    if situation.is_rung_due and not situation.running_ids:
+    if situation.is_rung_due and not situation.running_pack_ids:
         return DecideRung()
     return DecideRound() if situation.is_round_due else Wait()

@@ -297,8 +297,8 @@ class SweepDriver:
             if generation and configuration.number < generation.start
         ]
         return Situation(
-            waiting_ids=self.queue,
-            running_ids=self.running,
+            waiting_pack_ids=self.queue,
+            running_pack_ids=self.running,
             find_pack_within_budget=partial(self._budget.find_pack_within_budget, self.queue, self.running),
             generation=generation,
             is_scored=all(configuration.is_scored for configuration in earlier_configurations),

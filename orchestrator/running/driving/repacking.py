@@ -17,7 +17,7 @@ from orchestrator.running.pack.train_pack import get_checkpoint_folder
 
 def make_repacking_fields(
     state: SweepState,
-    waiting_ids: Collection[str],
+    waiting_pack_ids: Collection[str],
     running: Mapping[str, RunningPack],
     packer: Packer,
     workers: WorkerPool,
@@ -47,7 +47,7 @@ def make_repacking_fields(
         pack
         for pack in unfinished
         if pack is out_of_memory_pack
-        or (pack.pack_id in waiting_ids and not has_begun(pack) and not may_resume(state, pack))
+        or (pack.pack_id in waiting_pack_ids and not has_begun(pack) and not may_resume(state, pack))
     ]
     # Packed with others, members that continue another sweep would start from step 0.
     if out_of_memory_pack and (replaced_ids or is_continued_member(state, *out_of_memory_pack.members[0])):
@@ -81,7 +81,7 @@ def make_repacking_fields(
         **({"shortage": dict(shortage)} if shortage else {}),
     }
     return fields, [
-        *(pack_id for pack_id in waiting_ids if pack_id not in old_packs),
+        *(pack_id for pack_id in waiting_pack_ids if pack_id not in old_packs),
         *(pack.pack_id for pack in new_packs),
     ]
 

@@ -54,7 +54,7 @@ class ConfigurationSampler:
         for configuration in new:
             draw_index = self._draw_indices.get(configuration.number, configuration.number // grid)
             measurements = make_measurement_fields(
-                trainer.list_measurements(configuration.member(self._spec.seeds[0])), recorded_digests
+                trainer.list_measurements(configuration.build_member(self._spec.seeds[0])), recorded_digests
             )
             recorded_digests.add(measurements["measured"])
             records.append(

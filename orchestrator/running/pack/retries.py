@@ -28,7 +28,7 @@ from orchestrator.running.pack.protocol import Driver
 
 WORKER_DIED = "the worker process died: it was killed, or memory ran out"
 MAX_TRACE = 20_000  # characters, from the end of a traceback
-_HERE = str(Path(__file__).parents[1])
+_RUNNING_FOLDER = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,14 +92,14 @@ def make_death(
     # An exception from the user's code is likely to be raised again; the state of the machine may change.
     frames = traceback.extract_tb(error.__traceback__)
     user_frames = [frame for frame in frames if frame.filename in user_files]
-    may_pass = not user_frames or isinstance(error, OSError)
+    is_transient = not user_frames or isinstance(error, OSError)
     is_out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     message = describe_exception(error, [(frame.filename, frame.lineno) for frame in user_frames or frames])
     trace = "".join(traceback.format_exception(type(error), error, _cut_traceback(error)))
     return Death(
         message=_name_originals(message, copies),
         trace=_name_originals(trace, copies)[-MAX_TRACE:],
-        retry="once" if is_out_of_memory or may_pass else "never",
+        retry="once" if is_out_of_memory or is_transient else "never",
         out_of_memory=is_out_of_memory,
     )
 
@@ -114,7 +114,7 @@ def _name_originals(text: str, copies: Mapping[str, str]) -> str:
 def _cut_traceback(error: BaseException) -> TracebackType | None:
     """Return the traceback without the scheduler's frames, so that it is the same under all schedulers."""
     trace = error.__traceback__
-    while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+    while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(_RUNNING_FOLDER):
         trace = trace.tb_next
     return trace
 

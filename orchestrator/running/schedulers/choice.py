@@ -41,7 +41,7 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
     # Otherwise the training time decides, because Ray takes seconds to start. It is estimated by operations, so the
     # reason names no time; `plan` measures a step and shows the time.
     workers = make_local_cluster(resources.cpus, max_workers=resources.workers).workers
-    members = sum(round_.members * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
+    members = sum(round_.member_count * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
     seconds = mean(map(trainer.estimate_seconds, islice(examples, EXAMPLES))) * members / workers
     if seconds > LOCAL_UP_TO_SECONDS:
         return "ray", "the sweep is long enough that starting Ray matters little"

@@ -139,8 +139,8 @@ class NodeMemory:
         return []
 
 
-class Workers:
-    """How many packs the nodes can run at once, at most `max_workers` and at least 1, read every POLL_SECONDS.
+class ClusterCapacity:
+    """Tracks how many packs the nodes can run at once: at most `max_workers` and at least 1, read every POLL_SECONDS.
 
     The parameter `count` is the number at the start. The attribute `bytes_per_worker` is the GPU memory of each, read
     from `memory`: None without it, and until a node has answered. Nodes that join count once they have answered. With

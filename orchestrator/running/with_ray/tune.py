@@ -24,7 +24,7 @@ from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import Driver, DriverStopped, deliver_message, shield_driver
 from orchestrator.running.pack.retries import WORKER_DIED, Death, Retries, describe_exception
 from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
-from orchestrator.running.with_ray.nodes import NodeMemory, Workers, make_pack_resources
+from orchestrator.running.with_ray.nodes import ClusterCapacity, NodeMemory, make_pack_resources
 from orchestrator.running.with_ray.start import make_tune_folder
 from search_spaces import Resources
 
@@ -48,13 +48,13 @@ class RayScheduler:
         resources, may_grow = self._resources, bool(os.environ.get("RAY_ADDRESS"))
         pack_resources = make_pack_resources(resources.cpus, resources.gpus)
         memory = NodeMemory(pack_resources) if may_grow and resources.gpus else None
-        workers = Workers(
+        workers = ClusterCapacity(
             pack_resources, self.cluster.workers, max_workers=resources.workers, may_grow=may_grow, memory=memory
         )
         run_packs_on_ray(driver, workers, resources)
 
 
-def run_packs_on_ray(driver: Driver, workers: Workers, resources: Resources) -> None:
+def run_packs_on_ray(driver: Driver, workers: ClusterCapacity, resources: Resources) -> None:
     """Run packs in Tune, one on each of the workers, until the driver has none left."""
     # Every pack is a trial; the searcher takes packs from the driver until none is left.
     _silence_tune()
@@ -100,7 +100,7 @@ def _silence_tune() -> None:
 class _NotPickled:
     """Keeps the driver out of Tune's snapshot, which pickles everything that Tune is given."""
 
-    def __init__(self, driver: Driver, workers: Workers) -> None:
+    def __init__(self, driver: Driver, workers: ClusterCapacity) -> None:
         super().__init__()
         self.driver = driver
         self.workers = workers
@@ -116,7 +116,7 @@ class PackSearcher(_NotPickled, Searcher):
     smaller packs may replace them.
     """
 
-    def __init__(self, driver: Driver, workers: Workers) -> None:
+    def __init__(self, driver: Driver, workers: ClusterCapacity) -> None:
         super().__init__(driver, workers)
         self._running = set[str]()
 
@@ -124,11 +124,11 @@ class PackSearcher(_NotPickled, Searcher):
         """Return the next pack as the configuration of a trial."""
         if len(self._running) >= self.workers.count:
             return None
-        pack = self.driver.take_next_pack()
-        if pack is None:
+        if (next_pack := self.driver.take_next_pack()) is None:
             return Searcher.FINISHED if not self._running and self.driver.has_ended() else None
+        pack_id, work = next_pack
         self._running.add(trial_id)
-        return {"pack_id": pack[0], "work": pack[1]}
+        return {"pack_id": pack_id, "work": work}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
         """Make room for another pack; `TuneEventCallback.on_trial_complete` reports the end to the driver."""
@@ -148,7 +148,7 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
     It replaces Tune's own progress callback, which prints even when told to be silent.
     """
 
-    def __init__(self, driver: Driver, workers: Workers, retries: Retries) -> None:
+    def __init__(self, driver: Driver, workers: ClusterCapacity, retries: Retries) -> None:
         super().__init__(driver, workers)
         self._retries = retries
         self._lost_nodes = Counter[str]()

@@ -49,7 +49,7 @@ def pretended_sweep(
     packs: dict[tuple[object, ...], list[tuple[str, MemberConfig]]] = {}
     with Ledger.create(folder, {**first, "provenance": {}}) as ledger:
         for configuration in sorted(configurations.values(), key=lambda configuration: configuration.number):
-            members = [configuration.member(seed) for seed in spec.seeds]
+            members = [configuration.build_member(seed) for seed in spec.seeds]
             fields = make_measurement_fields(Engine.list_measurements(members[0]), known)
             known.add(fields["measured"])
             ledger.append(

@@ -61,7 +61,7 @@ def test_values_reach_the_configuration(spec):
     (one,) = make_configurations(spec(), [(0, values(0.25, 16))])
     assert one.resolved["model"]["dropout"] == 0.25 and one.resolved["training"]["batch_size"] == 16
     assert one.resolved["training"]["averages"]["ema"]["decay"] == 0.9
-    assert one.member(7).seed == 7 and one.member(7).config_id == one.config_id
+    assert one.build_member(7).seed == 7 and one.build_member(7).config_id == one.config_id
 
 
 def test_nested_keys_are_made_where_the_file_has_none(spec):
@@ -144,7 +144,7 @@ def test_the_best_of_one_evaluation_is_refused(spec, every, given):
 def test_scoring_at_trained_lengths_is_warned_about(spec):
     one = spec(("lengths: [4]", "lengths: [3, 4]"), ("direction: minimize", "direction: maximize"))
     (configuration,) = make_configurations(one, [(0, values())])
-    found = list_warnings(one, [configuration.member(0)])
+    found = list_warnings(one, [configuration.build_member(0)])
     assert len(found) == 2 and "planned.yaml:21" in found[0] and "trained lengths (3)" in found[0]
     assert "total_variation is better when it is minimized" in found[1]
 
@@ -152,7 +152,7 @@ def test_scoring_at_trained_lengths_is_warned_about(spec):
 def test_a_model_whose_members_are_trained_one_after_another_is_warned_about(spec, monkeypatch):
     one = spec()
     (configuration,) = make_configurations(one, [(0, values())])
-    members = [configuration.member(0), configuration.member(1)]
+    members = [configuration.build_member(0), configuration.build_member(1)]
     monkeypatch.setattr(type(members[0].model), "explain_loop", lambda self, task: "no vmap rule for aten::gru")
     (found,) = list_warnings(one, members)
     assert "attention_only: no vmap rule for aten::gru: members of a pack are trained one after another" in found
@@ -161,7 +161,7 @@ def test_a_model_whose_members_are_trained_one_after_another_is_warned_about(spe
 def test_a_setting_of_adamw_that_no_optimizer_uses_is_warned_about(spec):
     def found(*optimizers):
         (configuration,) = make_configurations(spec(), [(0, values())])
-        plain = configuration.member(0)
+        plain = configuration.build_member(0)
         built = [registry.build("optimizer", {"name": name}) for name in optimizers]
         training = [replace(plain.training, betas=(0.8, 0.9), optimizer=optimizer) for optimizer in built]
         return list_warnings(spec(), [replace(plain, training=each) for each in training])
@@ -173,7 +173,7 @@ def test_a_setting_of_adamw_that_no_optimizer_uses_is_warned_about(spec):
 
 def test_r_drop_is_warned_about_if_no_member_has_dropout(spec):
     (configuration,) = make_configurations(spec(), [(0, values())])
-    plain = configuration.member(0)
+    plain = configuration.build_member(0)
 
     def warnings_of(*rates):
         training = replace(plain.training, loss=registry.build("loss", {"name": "r_drop"}))
@@ -189,7 +189,7 @@ def test_members_trained_one_after_another_are_spread_over_the_workers(spec, mon
     """Their steps take as much longer as there are members, however small the model."""
     cluster = Cluster(workers=4, bytes_per_worker=2**34, description="")
     waiting = [(make_configurations(spec(), [(0, values())])[0], range(8))]
-    model = type(waiting[0][0].member(0).model)
+    model = type(waiting[0][0].build_member(0).model)
     assert len(Packer(spec(), cluster).pack_members(waiting)) < 4
     monkeypatch.setattr(model, "explain_loop", lambda self, task: "no vmap rule for aten::gru")
     assert [len(pack.members) for pack in Packer(spec(), cluster).pack_members(waiting)] == [2, 2, 2, 2]
@@ -197,7 +197,7 @@ def test_members_trained_one_after_another_are_spread_over_the_workers(spec, mon
 
 def test_later_packs_are_cut_for_the_workers_that_are_there_then(spec, monkeypatch):
     waiting = [(make_configurations(spec(), [(0, values())])[0], range(8))]
-    monkeypatch.setattr(type(waiting[0][0].member(0).model), "explain_loop", lambda self, task: "no vmap rule")
+    monkeypatch.setattr(type(waiting[0][0].build_member(0).model), "explain_loop", lambda self, task: "no vmap rule")
     packer = Packer(spec(), Cluster(workers=1, bytes_per_worker=2**34, description=""))
     assert [len(pack.members) for pack in packer.pack_members(waiting)] == [8]
     assert packer.repack_waiting([], [], {}, WorkerPool(4)) == []  # nothing waits
@@ -221,7 +221,7 @@ def test_a_pack_has_one_structure_and_every_member_is_in_one(spec):
     packs, configurations = packs_of(spec(), [values(0.1), values(0.2, 16), values(0.3), values(0.4, 16)])
     members = [member for pack in packs for member in pack.members]
     assert sorted(members) == sorted((one.config_id, seed) for one in configurations for seed in (0, 1, 2))
-    keys = {one.config_id: one.member(0).structural_key for one in configurations}
+    keys = {one.config_id: one.build_member(0).structural_key for one in configurations}
     assert all({keys[config_id] for config_id, _ in pack.members} == {pack.structural_key} for pack in packs)
     assert len({pack.pack_id for pack in packs}) == len(packs)
 

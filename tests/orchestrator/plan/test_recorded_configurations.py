@@ -55,7 +55,7 @@ def test_a_draw_that_is_recorded_has_the_name_it_has_there(spec) -> None:
         spec, [(2, {"training.learning_rate": 0.05}), (3, {"training.learning_rate": 0.06})], map_config_ids(old)
     )
     assert again.config_id == again.duplicate_of == "older1"
-    assert new.duplicate_of is None and new.config_id == new.member(0).config_id
+    assert new.duplicate_of is None and new.config_id == new.build_member(0).config_id
 
 
 def test_settings_without_effect_are_refused_in_files_and_accepted_in_sweeps_that_have_begun(spec, tmp_path) -> None:
@@ -68,7 +68,7 @@ def test_settings_without_effect_are_refused_in_files_and_accepted_in_sweeps_tha
     begun = parse_recorded(parse_sweep(TEXT, "small.yaml", stop).resolved(), "the specification")
     assert begun.is_recorded and begun.with_direction("minimize").is_recorded
     (found,) = make_configurations(begun, draws)
-    assert found.member(1).evaluation.every == 5
+    assert found.build_member(1).evaluation.every == 5
     state = SweepState(folder=tmp_path)
     state.specs.append(begun.resolved())
     assert load_spec(state).is_recorded

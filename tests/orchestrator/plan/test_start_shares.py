@@ -57,7 +57,7 @@ def test_validate_plan_and_run_name_the_largest_share(overrides, expected, sweep
     assert shares(warnings) == ([] if expected is None else [pytest.approx(expected, rel=1e-2)])
     assert shares(forecast(sweep(*overrides), 2).warnings) == shares(warnings)
     drawn = build_sample_configurations(sweep(*overrides))
-    recorded = [Engine.list_measurements(configuration.member(0)).to_fields() for configuration in drawn]
+    recorded = [Engine.list_measurements(configuration.build_member(0)).to_fields() for configuration in drawn]
     largest = max(
         (100 * share for fields in recorded for share, _ in fields.get("start_shares", {}).values()), default=None
     )

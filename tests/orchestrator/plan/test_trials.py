@@ -103,7 +103,7 @@ def test_a_field_with_a_fixed_set_of_values_is_searched_by_choice(own, style) ->
     path.write_text(SWEEP.replace("space: {", "space: {task.style: {choice: [plain, hints]}, "))
     drawn = build_sample_configurations(load_checked(path, ["search.configurations=9"]))
     assert {one.resolved["task"]["style"] for one in drawn} == {"plain", "hints"}
-    assert {one.member(0).task.style for one in drawn} == {"plain", "hints"}
+    assert {one.build_member(0).task.style for one in drawn} == {"plain", "hints"}
     (wrong,) = _problems(path, SWEEP.replace("{name: own_echo}", "{name: own_echo, style: hint}"))
     assert (wrong.key, wrong.given, wrong.allowed, wrong.nearest) == ("task.style", "hint", "plain, hints", "hints")
     assert wrong.where == f"{path}:5"

@@ -88,7 +88,7 @@ class Pool:
         self.driver = SweepDriver(self.spec, self.ledger, self.state, **given)
 
     def pack_members(self, waiting: Any) -> list[PlannedPack]:
-        self._examples |= {one.member(0).structural_key: one.member(0) for one, _ in waiting}
+        self._examples |= {one.build_member(0).structural_key: one.build_member(0) for one, _ in waiting}
         return SizedPacker(self._told, CAPACITY, work).pack_members(waiting)
 
     def repack_waiting(self, packs: Any, begun: Any, configurations: Any, room: WorkerPool) -> list[PlannedPack]:

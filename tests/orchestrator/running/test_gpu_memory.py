@@ -158,7 +158,7 @@ def test_every_gpu_has_packs(tiny, seeds, workers):
 def test_a_large_model_has_few_members_in_a_pack(tiny):
     large = ("model={name: decoder, layers: 6, width: 768, heads: 12}", "training.batch_size=64", "resources.gpus=1")
     (configuration,) = build_first_generation(load_sweep(tiny, ["space={}", "search={}", *large]))
-    needed = estimate_cost_or_refuse(configuration.member(0)).bytes_per_member
+    needed = estimate_cost_or_refuse(configuration.build_member(0)).bytes_per_member
     assert max(cut(tiny, 80 * GIB, "seeds=40", *large)) * needed <= 40 * GIB
 
 

@@ -271,7 +271,7 @@ def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_w
 
 def test_a_few_members_stand_for_a_sweep(tiny):
     spec = load_sweep(tiny, ["resources.scheduler=auto"])
-    (one, *_) = (found.member(0) for found in build_first_generation(spec))
+    (one, *_) = (found.build_member(0) for found in build_first_generation(spec))
     taken = iter([one] * 1000)
     choose_scheduler(spec, taken)
     assert len(list(taken)) == 1000 - EXAMPLES
@@ -327,7 +327,7 @@ def test_auto_is_ray_for_a_cluster_a_gpu_and_long_training(tiny, monkeypatch, ov
     if address:
         monkeypatch.setenv("RAY_ADDRESS", address)
     spec = load_sweep(tiny, ["resources.scheduler=auto", *overrides])
-    found, said = choose_scheduler(spec, [one.member(0) for one in build_first_generation(spec)])
+    found, said = choose_scheduler(spec, [one.build_member(0) for one in build_first_generation(spec)])
     assert found == name and why in said
 
 

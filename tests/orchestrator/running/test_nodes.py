@@ -75,7 +75,7 @@ class Groups:
 def test_an_autoscaler_is_asked_for_nodes_while_packs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     groups, now, cpus = Groups(monkeypatch), [0.0], [4.0]
     monkeypatch.setattr(nodes, "count_packs", lambda pack_resources: int(cpus[0] / pack_resources["CPU"]))
-    workers = nodes.Workers({"CPU": 2.0}, 2, max_workers=6, may_grow=True, clock=lambda: now[0])
+    workers = nodes.ClusterCapacity({"CPU": 2.0}, 2, max_workers=6, may_grow=True, clock=lambda: now[0])
 
     def look(waiting: int) -> tuple[bool, int]:
         now[0] += POLL_SECONDS
@@ -117,7 +117,9 @@ def test_a_node_that_joins_is_asked_for_its_memory_before_it_counts(monkeypatch:
     asked, now = Asked(monkeypatch, first=80.0), [0.0]
     pack_resources = {"GPU": 0.5}
     memory = nodes.NodeMemory(pack_resources, clock=lambda: now[0])
-    workers = nodes.Workers(pack_resources, 2, max_workers=None, may_grow=False, memory=memory, clock=lambda: now[0])
+    workers = nodes.ClusterCapacity(
+        pack_resources, 2, max_workers=None, may_grow=False, memory=memory, clock=lambda: now[0]
+    )
 
     def look(seconds: float = POLL_SECONDS) -> tuple[bool, int, float | None]:
         now[0] += seconds

@@ -80,7 +80,7 @@ def test_a_race_for_a_share_is_the_one_over_the_full_sweep(played, tiny):
     assert survivors(race) != race_by_share(member_scores(whole, length=5), 0.5), "test lengths would have decided so"
     assert same_curves(race, whole)
     planned = plan_rounds(load_sweep(tiny, [*WHOLE, SHARE]), len(race.configurations))
-    assert [one.members for one in planned] == [16, 8, 8] == [one.members for one in race.race.rounds]
+    assert [one.member_count for one in planned] == [16, 8, 8] == [one.member_count for one in race.race.rounds]
     assert members(race) == 32 and race.race.has_ended
     last = race.race.contenders
     assert {name: race.configurations[name].score for name in last} == judged.loc[list(last)].median(axis=1).to_dict()
@@ -91,7 +91,7 @@ def test_a_race_by_a_test_is_the_one_over_the_full_sweep(played, tiny):
     assert survivors(race) == race_by_test(member_scores(whole), 0.3, [4])
     assert 2 <= len(race.race.contenders) < 8 and race.decisions[0].p < 0.3
     assert same_curves(race, whole)
-    assert members(race) <= sum(one.members for one in plan_rounds(load_sweep(tiny, [*RATES, TEST]), 8)) == 64
+    assert members(race) <= sum(one.member_count for one in plan_rounds(load_sweep(tiny, [*RATES, TEST]), 8)) == 64
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def replace_source(member: MemberConfig, source: str) -> MemberConfig:
 
 
 def problems(member: MemberConfig, *seeds: int) -> list[tuple[str, str]]:
-    return [(problem.key, problem.message) for problem in member.find_start_problems(seeds or (0,))]
+    return [(problem.key, problem.message) for problem in member.find_initial_weight_problems(seeds or (0,))]
 
 
 # What is trained ------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_each_seed_starts_from_its_own_file(member, tmp_path: Path) -> None:
     assert key == "training.initial" and "seed 8" in message
     ((key, message),) = problems(replace_source(members[0], "sums #4"), 3, 8, 9)
     assert key == "training.initial" and "sums #4" in message and "seeds 8, 9" in message
-    (problem,) = members[0].find_start_problems([8])
+    (problem,) = members[0].find_initial_weight_problems([8])
     assert "seeds 3, 4" in str(problem.allowed) and "`seeds: 3`" in str(problem.allowed)
 
 
@@ -220,7 +220,7 @@ def test_what_does_not_fit_is_named_unless_it_need_not_fit(member, stored, tmp_p
     start, plain = ({name: value[row] for name, value in views.items()} for row in (0, 1))
     taken = [name for name in stored if change == "unknown" or name != "query"]
     assert all(torch.equal(start[name], (stored if name in taken else plain)[name]) for name in stored)
-    text = partly.describe_partial_start() or ""
+    text = partly.describe_partial_initial_weights() or ""
     assert text.startswith(f"{len(taken)} of {len(stored)} ")
 
 
@@ -237,7 +237,7 @@ def test_a_model_whose_size_is_unknown_is_not_compared(member, stored, tmp_path:
     task = {"name": "language", "corpus": "nowhere", "train_window": 8, "test_windows": [16]}
     changes = {"task": task, "model": {"name": "decoder", "layers": 1, "width": 8, "heads": 2, "position": "rope"}}
     mine = from_file(member, tmp_path / "start.safetensors", 0, {**changes, "training__averages": {"raw": {}}})
-    assert problems(mine) == [] and mine.describe_partial_start() is None
+    assert problems(mine) == [] and mine.describe_partial_initial_weights() is None
 
 
 def test_code_in_a_file_is_not_run(member, tmp_path: Path) -> None:

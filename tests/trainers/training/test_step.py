@@ -129,14 +129,14 @@ def test_an_update_takes_so_many_passes(member, monkeypatch, label: str, most: i
 
 def test_averages_of_one_source_share_their_buffers(member) -> None:
     pack = packed(member)
-    assert pack.buffer_owner_indices == (0, 1, 2, 2, 2, 3)
-    assert [type(source) for source in pack.buffer_owners[1:]] == [Ema, Bema, Bema]
+    assert pack.buffer_source_indices == (0, 1, 2, 2, 2, 3)
+    assert [type(source) for source in pack.buffer_sources[1:]] == [Ema, Bema, Bema]
     together = compute_averages(pack, stepped(pack, 4))
     for label, values in EVERY.items():
         alone = packed(member, {label: values})
         assert torch.equal(compute_averages(alone, stepped(alone, 4))[label], together[label]), label
     rho = [member(seed, training__averages={**EVERY, "bema": {"rho": 2.0 + seed}}) for seed in (0, 1)]
-    assert Pack(rho, CPU).buffer_owner_indices == (0, 1, 2, 3, 3, 4), "what differs in one member is kept apart"
+    assert Pack(rho, CPU).buffer_source_indices == (0, 1, 2, 3, 3, 4), "what differs in one member is kept apart"
 
 
 def test_a_checkpoint_has_the_buffers_of_every_average_by_its_label(member) -> None:
@@ -177,7 +177,7 @@ def test_an_update_of_ones_own_is_given_every_number(member) -> None:
     training = replace(member().training, averages=averages)
     pack = Pack([replace(member(seed), training=training) for seed in (0, 1)], CPU)
     assert set(pack.average_hyperparameters[0]) == {"decay", "burn_in", "update_period"}
-    assert "burn_in" not in pack.average_hyperparameters[2] and pack.buffer_owner_indices == (0, 1, 2)
+    assert "burn_in" not in pack.average_hyperparameters[2] and pack.buffer_source_indices == (0, 1, 2)
     start = TrainingState.make_initial(pack)
     first = start.theta.clone()
     train_next_step(pack, start)
@@ -238,7 +238,7 @@ class Lagged(averaging.Average):
 
 def test_buffers_that_hand_on_what_they_have_lose_nothing(member) -> None:
     pack = packed(member, {"raw": {}})
-    pack.buffer_owners, pack.average_hyperparameters = (Lagged(),), ({},)
+    pack.buffer_sources, pack.average_hyperparameters = (Lagged(),), ({},)
     state, seen = TrainingState.make_initial(pack), []
     for _ in range(4):
         seen.append(state.theta.clone())
