@@ -59,11 +59,16 @@ def count_configurations(spec: SweepSpec) -> int:
     return _count_draws(spec) * len(list_grid_points(spec))
 
 
-def describe_size(spec: SweepSpec) -> str:
-    """Return the size of a sweep as text: "24 configurations (8 draws x 3 grid points) x 3 seeds"."""
+def describe_size(spec: SweepSpec, repeated: int = 0) -> str:
+    """Return the size of a sweep as text: "24 configurations (8 draws x 3 grid points) x 3 seeds".
+
+    repeated: configurations with the values of an earlier one, which do not run.
+    """
     count, points = count_configurations(spec), len(list_grid_points(spec))
-    parts = f" ({count // points} draws x {points} grid points)" if 1 < points < count else ""
-    return f"{format_count(count, 'configuration')}{parts} x {format_count(len(spec.seeds), 'seed')}"
+    parts = [f"{count // points} draws x {points} grid points"] if 1 < points < count else []
+    parts += [f"{repeated} of {count} were drawn before"] if repeated else []
+    details = f" ({'; '.join(parts)})" if parts else ""
+    return f"{format_count(count - repeated, 'configuration')}{details} x {format_count(len(spec.seeds), 'seed')}"
 
 
 def list_generations(spec: SweepSpec) -> list[range]:

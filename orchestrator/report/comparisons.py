@@ -14,7 +14,7 @@ from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import write_csv
-from orchestrator.report.sentences import ENOUGH_SEEDS, make_extend_command
+from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.tables.columns import Column, Columns, Records, make_cells
 from orchestrator.report.tables.seed_comparison_table import (
     MAX_DIFFERING_LINES,

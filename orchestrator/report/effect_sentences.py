@@ -32,8 +32,14 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     on_score = [line for line in list_effect_lines(summary) if line.outcome.effects == compute_score_effects(summary)]
     lines = [line for line in on_score if line.effect.matched and line.intervals]
     if not lines:
-        reasons = [effect.reason if effect.matched else CONFOUNDED for effect in compute_score_effects(summary)]
-        why = "; ".join(dict.fromkeys(filter(None, reasons))) or "no effect has an interval"
+        names_by_reason = dict[str, list[str]]()
+        for score_effect in compute_score_effects(summary):
+            reason = score_effect.reason if score_effect.matched else CONFOUNDED
+            names_by_reason.setdefault(reason or "has no interval", []).append(names[score_effect.key])
+        if len(names_by_reason) == 1:
+            why = "no effect has an interval" if "has no interval" in names_by_reason else next(iter(names_by_reason))
+        else:
+            why = "; ".join(f"{join_first_few(keys)}: {reason}" for reason, keys in names_by_reason.items())
         return f"It is unknown which hyperparameters mattered: {why}."
 
     # If several values of a key differ clearly from the first, the best one represents the key.
@@ -53,7 +59,7 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     with_sizes = with_values or len(clear) == 1
     shown = join_first_few(
         [
-            f"{clear[name][0]} ({_describe_halves(summary, keys[name], name) if with_sizes else ''}{clear[name][1]})"
+            f"{clear[name][0]} ({_describe_halves(summary, keys[name]) if with_sizes else ''}{clear[name][1]})"
             for name in names.values()
             if name in clear
         ],
@@ -89,12 +95,12 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
     than = f" than {line.difference.against}" if line.difference else ""
     subject = f"{better} {name}" if better == "higher" else f"{name} {better}"
     value_text, low_text, high_text = (f"{number:+#.3g}".rstrip(".") for number in (value, low, high))
-    size = f"{measure} {value_text}, 95 % interval {low_text} to {high_text}"
+    size = f"{measure} {value_text}, 95 % [{low_text}, {high_text}]"
     return f"{subject} is {rises if value > 0 else falls}{than}", size
 
 
-def _describe_halves(summary: Summary, key: str, name: str) -> str:
-    """Return the median scores below and above the middle value of a numeric key, called `name`; empty for others."""
+def _describe_halves(summary: Summary, key: str) -> str:
+    """Return the median scores below and above the middle value of a numeric key; empty for others."""
     scores = [
         (row.values[key], row.score)
         for row in summary.rows
@@ -110,4 +116,4 @@ def _describe_halves(summary: Summary, key: str, name: str) -> str:
         return ""
 
     low, high = (format_number(statistics.median(half), summary.infinity_text) for half in halves)
-    return f"median score {low} with {name} below {compact_value(middle)}, {high} above; "
+    return f"median score {low} below {compact_value(middle)}, {high} above; "

@@ -1,54 +1,30 @@
-"""Write the sentences of a report: what ran, which configuration is best, what mattered, how it was judged.
+"""Write the answers of a report: what ran, which configuration is best, and what mattered.
 
 report.html, the screen and MLflow's note begin with `make_answers`.
 """
 
 import math
-import re
 
-from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.entities import STOPPED
-from orchestrator.record.state.lineage import CONFIRMS, can_add_seeds
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
-from orchestrator.report.tables.columns import Cells
-from orchestrator.report.tables.configuration_tables import OTHERS, compute_median_of_others
-from orchestrator.report.tables.seed_comparison_table import describe_verdict
+from orchestrator.report.failure_sentences import describe_failures, describe_lost
+from orchestrator.report.judging_notes import describe_threshold
+from orchestrator.report.lead_sentences import describe_lead, describe_lead_briefly
 from orchestrator.results.analysis import (
-    DEPENDENCE_REASONS,
-    compare_orders,
     shows_effects,
 )
-from orchestrator.results.comparing.seed_comparisons import (
-    FIRST_TWO,
-    GROUPS,
-    SeedComparison,
-    Side,
-    compare_sides,
-    make_question,
-)
 from orchestrator.results.confirmation import make_label, read_search_labels
-from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.read_confirmations import read_confirmations
-from orchestrator.results.scoring.evaluation_choice import BEST
-from orchestrator.results.scoring.length_groups import LengthGroups
-from orchestrator.results.scoring.search_design import count_informed
 from orchestrator.results.summary import ConfigurationResult, Summary
-from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, Estimate, estimate_median
+from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, estimate_median
 from orchestrator.text.wording import (
-    format_command,
     format_count,
-    format_label,
     format_lengths,
     format_number,
-    format_ranges,
     format_values,
-    join_first_few,
 )
 
-ENOUGH_SEEDS = 10  # an interval takes 6; with 10 one seed may differ, and a band has up to 25 lengths
-MAX_BETTER = 5  # named configurations that are better at the test lengths
-MIN_FOR_AGREEMENT = 3  # configurations
 STATES = {"complete": "finished", "failed": "finished without a result", "running": "running", STOPPED: STOPPED}
 FAILED_SEEDS = {
     "worst": "a failed seed counts as the worst value",
@@ -77,6 +53,7 @@ def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
         ),
         *(() if with_values or confirmations else describe_lead(summary)),
         *describe_lost(summary),
+        *describe_failures(summary),
     ]
 
     # A confirmation has too few configurations for effects.
@@ -104,7 +81,7 @@ def make_short_answer(summary: Summary) -> str:
     # The answer of a confirmation replaces or follows that of the search.
     finished = [confirmation for confirmation in read_confirmations(summary) if confirmation.comparison]
     if not finished:
-        return f"{answer}. {_describe_lead_briefly(summary)}".strip()
+        return f"{answer}. {describe_lead_briefly(summary)}".strip()
     confirmed = describe_confirmation_briefly(finished[-1])
     return confirmed if read_search_labels(summary.state.provenance) else f"{answer}. {confirmed}"
 
@@ -177,6 +154,8 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
     if math.isnan(row.test_quartiles.median):
         return f"{chosen}. On the {test_lengths} it has no value."
     sentence = f"{chosen}. On the {test_lengths} it reaches {_describe_test_value(summary, row)}."
+    if _are_equal_at_test_lengths(summary):
+        return f"{sentence} So do all others, so these lengths cannot tell them apart."
     if not with_values or summary.objective.threshold is None or row.generalization_length is None:
         return sentence  # the screen has a column of the reach
 
@@ -191,67 +170,10 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
     )
 
 
-def describe_lead(summary: Summary) -> list[str]:
-    """Return sentences that compare the first configuration with the next over their seeds; empty for ties."""
-    if (comparison := _compare_lead(summary)) is None:
-        return []
-    first, second = (summary.by_config_id[config_id] for config_id in (comparison.first, comparison.second))
-    leader, rival = format_label(first.number), format_label(second.number)
-    outcome = comparison.outcome
-
-    # Too few seeds for an interval need a command for more. An interval favours the first, chosen by the same seeds.
-    if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(summary)):
-        return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
-    verdict = describe_verdict(comparison, leader, rival, with_metric=False)
-    sign = -1 if comparison.question.direction == "minimize" else 1
-    is_ahead = sign * outcome.difference > 0  # here, too; it was chosen at the selection lengths
-    effect = ", so its lead is on average too large" if is_ahead else ", which favours it"
-    favoured = f" The same seeds chose {leader}{effect}."
-    is_open = math.isnan(outcome.low) or comparison.verdict == "equal"
-    return [f"Against the next: {verdict}{'' if is_open else favoured}"]
-
-
-def describe_lost(summary: Summary) -> list[str]:
-    """Return a sentence on configurations that failed seeds alone rank as the worst; empty if there are none."""
-    lost_rows = [
-        row
-        for row in summary.rows
-        if row.seeds_failed and row.score is not None and math.isinf(row.score) and row.is_complete
-    ]
-    texts = []
-    for row in lost_rows:
-        if (median := compute_median_of_others(summary, row, summary.objective.lengths)) is not None:
-            label = make_label(summary.state.provenance, row.number)
-            texts.append(f"{label} ({row.seeds_failed} of {row.seeds_run}; the others reach {format_number(median)})")
-    return [f"Last because seeds failed: {join_first_few(texts)}. Effects count them as the worst."] if texts else []
-
-
-def _describe_lead_briefly(summary: Summary) -> str:
-    """Return whether the first configuration is better than the next, without numbers; empty for ties."""
-    if (comparison := _compare_lead(summary)) is None:
-        return ""
-    verdict = "too few seeds" if math.isnan(comparison.outcome.low) else comparison.verdict
-    words = {"first": "better, on the seeds that chose it", "second": "worse", "equal": "no difference"}
-    rival = format_label(summary.by_config_id[comparison.second].number)
-    return f"Against the next, {rival}: {words.get(verdict, verdict)}."
-
-
-def _compare_lead(summary: Summary) -> SeedComparison | None:
-    """Return the comparison of the first configuration with the next over their seeds; None for ties."""
-    # If all scores are equal, no configuration is first.
-    rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
-    if len(rows) < 2 or all(row.score == rows[0].score for row in rows):
-        return None
-    first, second = (Side(summary, row) for row in rows[:2])
-    questions = (make_question(first, second, group) for group in GROUPS)
-    question = next((question for question in questions if question.lengths), None)
-    if question is None:
-        return None
-
-    try:
-        return compare_sides(first, second, question, FIRST_TWO)
-    except LengthwiseError:  # code that is missing or not trusted; the other answers do not need it
-        return None
+def _are_equal_at_test_lengths(summary: Summary) -> bool:
+    """Return whether at least two configurations have results, and all have the same quartiles at the test lengths."""
+    quartiles = [row.test_quartiles for row in summary.rows if row.rank is not None]
+    return len(quartiles) > 1 and quartiles[0] is not None and all(other == quartiles[0] for other in quartiles)
 
 
 def _describe_tie(summary: Summary, score: float, count: int) -> str:
@@ -268,28 +190,6 @@ def _describe_score(summary: Summary, score: float) -> str:
     return f"{statistic}{summary.judged_name} {format_number(score, summary.infinity_text)} ({better} is better)"
 
 
-def describe_columns(summary: Summary, cells: Cells) -> str:
-    """Return a legend of a table of configurations: lengths of each group, quartiles, reach, and infinity if shown."""
-    groups = {row.groups for row in summary.rows}
-    common = groups.pop() if len(groups) == 1 else None
-    lengths = {"trained": common.trained, "selection": summary.objective.lengths, "test": common.test} if common else {}
-    parts = [", ".join(f"{name} {format_ranges(group)}" for name, group in lengths.items() if group)]
-    if read_search_labels(provenance := summary.state.provenance):
-        parts.append(f"labels of {provenance[CONFIRMS]['sweep']}; number: in this sweep, for commands")
-
-    texts = [text for column in cells.values() for text in column]
-    parts += ["brackets: quartiles over seeds"] if any(" [" in text for text in texts) else []
-    if summary.objective.threshold is not None:
-        parts.append(f"reach: up to this length every median is {describe_threshold(summary)}")
-    if summary.seeds_failed and summary.objective.failed_seeds == "worst":
-        worst = "-inf" if summary.objective.direction == "maximize" else summary.infinity_text
-        if any(re.search(rf"(?<![\w-]){worst}(?!\w)", text) for text in texts):
-            others = f"; {OTHERS}: the median of the seeds that did not fail"
-            has_others = any(f"({OTHERS} " in text for text in texts)
-            parts.append(f"{worst}: failed seeds, which count as the worst value{others if has_others else ''}")
-    return "; ".join(filter(None, parts))
-
-
 def _describe_test_value(summary: Summary, row: ConfigurationResult) -> str:
     """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
     # Enough seeds have an interval, fewer have quartiles.
@@ -304,171 +204,3 @@ def _describe_test_value(summary: Summary, row: ConfigurationResult) -> str:
         return f"{median_text} (95 % interval {low} to {high})"
     q25, q75 = (format_number(value, infinity_text) for value in (row.test_quartiles.q25, row.test_quartiles.q75))
     return f"{median_text} (quartiles {q25} to {q75}; {format_count(len(values), 'seed')})"
-
-
-def list_judging_notes(summary: Summary) -> list[str]:
-    """Return the sentences below the answers: how to continue, counts, the selection, and notes."""
-    lines = [*_describe_continuation(summary), *list_count_notes(summary)]
-    if not summary.rows:
-        return lines
-
-    lines += [describe_selection(summary), *describe_order(summary, complete=True)]
-    if summary.objective.threshold is not None:
-        lines.append(
-            f"Reach: the greatest length at which the median of {summary.judged_name}, there and at every shorter "
-            f"length, is {describe_threshold(summary)}"
-        )
-    if {row.form for row in summary.rows if row.form} == {"table"}:
-        lines.append(
-            "Logits were computed from a table with a row for each token (model.form: table), which is exact but for "
-            "rounding"
-        )
-    return lines + list(summary.notes)
-
-
-def describe_threshold(summary: Summary) -> str:
-    """Return the threshold of the reach: "at most 0.1"."""
-    return f"{'at most' if summary.objective.direction == 'minimize' else 'at least'} {summary.objective.threshold:g}"
-
-
-def _describe_continuation(summary: Summary) -> list[str]:
-    """Return a sentence with the command that continues a sweep; empty if it has ended or is running."""
-    if summary.has_ended or summary.status == "running":
-        return []
-    verb = "status" if summary.status == STOPPED else "resume"
-    return [
-        f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {format_command(verb, summary.folder)}"
-    ]
-
-
-def make_extend_command(summary: Summary) -> str:
-    """Return the command that doubles the seeds, to ENOUGH_SEEDS at least; empty if seeds cannot be added."""
-    if not can_add_seeds(summary.state):
-        return ""
-    return f"{format_command('extend', summary.folder)} --seeds {max(ENOUGH_SEEDS, 2 * len(summary.shared_seeds))}"
-
-
-def list_count_notes(summary: Summary) -> list[str]:
-    """Return sentences on the unit of lengths, on a race, on unequal seeds, and on an adaptive sampler."""
-    lines = [] if summary.axis == "length" else [f"Unit of length: {summary.axis}"]
-    lines += [describe_race(summary.race)] if summary.race else []
-    lines += describe_unequal_seeds(summary)
-
-    # Configurations that tpe drew by results are not independent.
-    if summary.state.spec.get("search", {}).get("sampler") == "tpe":
-        drawn = len(summary.state.draws)
-        informed = count_informed(summary.state)
-        lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
-    return lines
-
-
-def describe_unequal_seeds(summary: Summary) -> list[str]:
-    """Return a sentence on unequal seeds of configurations and their use; empty if all have the same."""
-    if not summary.has_unequal_seeds:
-        return []
-    return [
-        f"Configurations have {summary.seeds_in_words} each, not all the same: medians are over the seeds of "
-        f"each, effects of hyperparameters and weight averages over the {len(summary.shared_seeds)} common seeds"
-    ]
-
-
-def describe_selection(summary: Summary) -> str:
-    """Return a sentence on the metric and lengths of the selection, and on the lengths that did not influence it."""
-    metric, average = summary.objective_curve
-    objective = summary.objective
-    groups = {row.groups for row in summary.rows}
-    common = groups.pop() if len(groups) == 1 else None
-    unused = "the test lengths, which differ between configurations, were not used for selection"
-    if common:
-        were = "was" if len(common.test) == 1 else "were"
-        unused = f"{format_lengths(common.test)} {were} not used for selection"
-    if common and not common.test:
-        unused = "no test lengths were evaluated"
-
-    averages = {name for measured in summary.measurements.values() for name in measured.averages}
-    average_text = "" if averages == {"raw"} else f" of the {average} average"
-    over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
-    return (
-        f"Selected by {metric}{average_text}, {over}{format_lengths(objective.lengths)}, "
-        + ("each seed at its chosen evaluation, " if objective.evaluation == BEST else "")
-        + f"{objective.statistic} over seeds ({objective.direction}); {unused}"
-        + (f"; {_describe_trained(summary, common)}" if common else "")
-    )
-
-
-def _describe_trained(summary: Summary, common: LengthGroups) -> str:
-    """Return the trained lengths of the judged metric, with those that were evaluated (`common.trained`), as text.
-
-    A ledger of 1.0.0 has only the longest trained length, unless all lengths were evaluated.
-    """
-    # A program may declare no trained lengths; a distribution may not be trained on.
-    metric = summary.objective.metric
-    first = summary.rows[0].config_id
-    distribution = summary.measurements[first].metrics[metric].distribution
-    longest = max(measured.longest_trained.get(distribution, 0) for measured in summary.measurements.values())
-    if not longest and "program" in summary.state.spec:
-        return "the trained lengths are unknown"  # its author may not have declared any
-    if not longest:
-        return f"no length of {metric} was trained on"
-
-    recorded = {measured.trained.get(distribution, ()) for measured in summary.measurements.values()}
-    trained = recorded.pop() if len(recorded) == 1 else ()
-    if not trained and summary.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
-        trained = common.trained
-    if trained and trained == common.trained:
-        return f"trained on {format_ranges(trained)}"
-    evaluated = f"of these {format_ranges(common.trained) if common.trained else 'none'} evaluated"
-    return f"trained on {format_ranges(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
-
-
-def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
-    """Return a sentence on the agreement of test order and score order; empty for fewer than two configurations.
-
-    With `complete` the configurations that are better than the first at the test lengths are named.
-    """
-    # An order needs two ranked configurations and common test lengths.
-    labels = {
-        row.config_id: make_label(summary.state.provenance, row.number)
-        for row in summary.rows
-        if row.is_complete and row.rank is not None
-    }
-    if len(labels) < 2:
-        return []
-    orders = compare_orders(summary)
-    if orders is None:
-        return [
-            "No test lengths were evaluated in all configurations, so it is unknown whether the order by score holds "
-            "at other lengths"
-        ]
-
-    # If the selection generalizes, no other configuration is better at the test lengths.
-    lower = "lower" if summary.objective.direction == "minimize" else "higher"
-    scored = " with a score" if any(row.has_failed for row in summary.rows) else ""
-    better = orders.better
-    several = orders.others > 1
-    rest = f"the {orders.others} others{scored}" if several else f"the other configuration{scored}"
-    if better:
-        subject = f"{len(better)} of {rest}" if several else rest
-        gain_text = ("up to " * (len(better) > 1)) + format_number(better[0][1], summary.infinity_text)
-        clause = f"{subject} {'is' if len(better) == 1 else 'are'} {lower} there, by {gain_text}"
-    else:
-        clause = f"none of {rest} is {lower} there" if several else f"{rest} is not {lower} there"
-    if complete and better:
-        gains = [
-            f"{labels[name]} by {format_number(gain, summary.infinity_text)}" for name, gain in better[:MAX_BETTER]
-        ]
-        gains += [f"{len(better) - MAX_BETTER} more"] if len(better) > MAX_BETTER else []
-        clause += f" ({', '.join(gains)}); not used for selection"
-
-    # A correlation of very few configurations would say nothing.
-    correlation = [_describe_correlation(orders.correlation)] if orders.others + 1 >= MIN_FOR_AGREEMENT else []
-    return [f"Order at the {format_lengths(summary.test_lengths, 'test ')}: {'; '.join([*correlation, clause])}"]
-
-
-def _describe_correlation(estimate: Estimate) -> str:
-    """Return the rank correlation with its interval as text, or why there is none."""
-    if math.isnan(estimate.value):
-        return f"no rank correlation with the scores ({estimate.reason})"
-    ends = "no interval" if math.isnan(estimate.low) else f"95 % [{estimate.low:+.2f}, {estimate.high:+.2f}]"
-    why = f": {estimate.reason}" if estimate.reason in DEPENDENCE_REASONS.values() else ""
-    return f"rank correlation with the scores {estimate.value:+.2f} ({ends}, {estimate.n} configurations{why})"

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.record.ledger.folders import REPORT_HTML
-from orchestrator.report.sentences import describe_columns, make_answers
+from orchestrator.report.judging_notes import describe_columns
+from orchestrator.report.sentences import make_answers
 from orchestrator.report.tables.columns import CELL_WIDTH, Cells, break_cell, make_cells
 from orchestrator.report.tables.configuration_tables import (
     CONFIG_ID,

@@ -78,6 +78,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         )
         for config_id, configuration in state.configurations.items()
     ]
+    undefined = describe_undefined_values(state, curves, objective)
     return Summary(
         state=state,
         status=state.end_status or ("running" if describe_running_driver(state.folder) else "interrupted"),
@@ -89,7 +90,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         rows=tuple(_rank_rows(rows, curves, state, objective)),
         bands=bands,
         notes=(
-            *describe_undefined_values(state, curves, objective),
+            *undefined.notes,
             *_describe_averages(state),
             *_describe_extension(state),
             *_describe_import(state),
@@ -99,7 +100,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *describe_differing_defaults(state),
             *PackEnvironments.from_state(state).sentences,
         ),
-        warnings=tuple(_describe_identical_curves(curves[mask_judged_rows(curves, objective)], state)),
+        warnings=(*undefined.warnings, *_describe_identical_curves(curves[mask_judged_rows(curves, objective)], state)),
     )
 
 
@@ -254,7 +255,7 @@ def _make_row(
 def _describe_failure(member: MemberState) -> str:
     """Return why a member failed, as text."""
     if member.failed_at is not None:
-        return f"not finite at step {member.failed_at:,}"
+        return f"diverged: NaN or infinite at step {member.failed_at:,}"
     return member.error or "its pack failed"
 
 

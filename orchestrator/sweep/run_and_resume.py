@@ -118,7 +118,8 @@ def run_sweep(
             write_atomic(folder / CLAIMS_COPY, [claims_file])
             session.say(f"{format_count(len(claims), 'claim')} registered")
         code.write_copies(folder)
-        session.say(f"sweep {spec.name} in {folder.resolve()}: {describe_size(spec)}")
+        repeated = sum(configuration.duplicate_of is not None for configuration in configurations)
+        session.say(f"sweep {spec.name} in {folder.resolve()}: {describe_size(spec, repeated)}")
         trust_sweep(state)
         session.outcome = train_missing(session, spec, state, configurations, children, max_seconds=max_seconds)
     return session.outcome

@@ -6,7 +6,8 @@ the links contain the workflow and a filter, which unfolds the children, and cha
 
 from urllib.parse import quote
 
-from orchestrator.report.sentences import describe_order, make_answers
+from orchestrator.report.judging_notes import describe_order
+from orchestrator.report.sentences import make_answers
 from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import Summary

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.cli.continuing import confirm
-from orchestrator.report.sentences import ENOUGH_SEEDS
+from orchestrator.report.lead_sentences import ENOUGH_SEEDS
 from orchestrator.statistics.exact_tests import ALPHA, compute_sign_test
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from search_spaces import load_sweep

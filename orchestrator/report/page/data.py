@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator.record.files.code import import_recorded
-from orchestrator.report.sentences import make_extend_command
+from orchestrator.report.lead_sentences import make_extend_command
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configuration_tables import (
     make_identity_columns,

@@ -13,15 +13,10 @@ from typing import Any
 
 import pandas as pd
 
+from orchestrator.report.judging_notes import describe_columns, list_judging_notes
+from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.page.data import make_page_data
-from orchestrator.report.sentences import (
-    ENOUGH_SEEDS,
-    describe_columns,
-    list_judging_notes,
-    make_answers,
-    make_extend_command,
-    make_short_answer,
-)
+from orchestrator.report.sentences import make_answers, make_short_answer
 from orchestrator.report.tables.columns import Cells, Section, make_cells
 from orchestrator.report.tables.configuration_tables import make_confirmation_section, make_result_columns
 from orchestrator.report.tables.effect_table import list_effect_notes

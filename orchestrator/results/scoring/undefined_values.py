@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.objective import choose_evaluations, mask_judged_rows
-from orchestrator.text.wording import format_count, format_metric, format_ranges
+from orchestrator.text.wording import format_count, format_lengths, format_metric, format_ranges
 from search_spaces import Objective
 
 if TYPE_CHECKING:
     import pandas as pd  # slow to import
 
 
-def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective: Objective) -> list[str]:
-    """Return a sentence on the lengths and members with NaN in the judged metric; empty if there are none.
+@dataclass(frozen=True)
+class UndefinedValues:
+    """Sentences on NaN in the judged metric: a warning if a length has no value at all, else a note."""
+
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective: Objective) -> UndefinedValues:
+    """Return sentences on the lengths and members with NaN in the judged metric; none without NaN.
 
     Only members that ended without failing are counted, at their judged evaluation.
     """
@@ -37,22 +46,26 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
     member_counts = Counter(
         int(length) for config_id, seed, length in missing_values if (str(config_id), int(seed)) in ended_members
     )
-    if not member_counts:
-        return []
+    metric = format_metric(objective.metric, objective.average)
+    unmeasured = [length for length, count in member_counts.items() if count == len(ended_members)]
+    lengths_text = format_lengths(sorted(unmeasured))
+    warnings = [f"{metric} has no value at {lengths_text}: it was NaN, or not reported, in every seed"]
 
     # Usually many lengths have the same count, and are written as a range.
     lengths_by_count: dict[int, list[int]] = {}
     for length, count in sorted(member_counts.items()):
-        lengths_by_count.setdefault(count, []).append(length)
+        if length not in unmeasured:
+            lengths_by_count.setdefault(count, []).append(length)
     parts = [
         f"at length{'s' * (len(lengths) > 1)} {format_ranges(lengths)} in {count} of "
         f"{format_count(len(ended_members), 'member')}"
         for count, lengths in lengths_by_count.items()
     ]
-    return [
-        f"{format_metric(objective.metric, objective.average)} has no value {', '.join(parts)} that ended without an "
-        "error: it was NaN, or not reported; at these lengths they count as failed seeds"
+    notes = [
+        f"{metric} has no value {', '.join(parts)} that ended without an error: it was NaN, or not reported; at these "
+        "lengths they count as failed seeds"
     ]
+    return UndefinedValues(tuple(warnings) if unmeasured else (), tuple(notes) if parts else ())
 
 
 def has_undefined_score(configuration: ConfigurationState) -> bool:

@@ -49,6 +49,7 @@ def make_undefined_rows(state: SweepState) -> list[tuple[str, str]]:
     try:
         objective = read_objective(state.spec)
         curves = read_curves(state, keep=lambda rows: mask_judged_rows(rows, objective))
-        return [("undefined", sentence) for sentence in describe_undefined_values(state, curves, objective)]
+        undefined = describe_undefined_values(state, curves, objective)
+        return [("undefined", sentence) for sentence in (*undefined.warnings, *undefined.notes)]
     except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured
         return [("undefined", f"curves cannot be read: {error}")]

@@ -18,7 +18,7 @@ from orchestrator import Sweep, import_table, open_sweep
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.record.files.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sentences import describe_selection
+from orchestrator.report.judging_notes import describe_selection
 from orchestrator.results.make_summary import summarise
 
 Import = Callable[..., Sweep]

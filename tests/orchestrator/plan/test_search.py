@@ -56,6 +56,7 @@ def test_the_size_names_draws_and_grid_points_where_both_count(spec) -> None:
     drawn, grid = "space: {model.dropout: {uniform: [0, 1]}", "model.width: {grid: [8, 16, 32]}}"
     assert search.describe_size(spec(f"{drawn}, {grid}")) == "36 configurations (12 draws x 3 grid points) x 2 seeds"
     assert search.describe_size(spec(f"{drawn}}}")) == "12 configurations x 2 seeds"
+    assert search.describe_size(spec(f"{drawn}}}"), 2) == "10 configurations (2 of 12 were drawn before) x 2 seeds"
     assert search.describe_size(spec(f"space: {{{grid}", search="{}")) == "3 configurations x 2 seeds"
 
 

@@ -8,7 +8,8 @@ import pytest
 
 import lengthwise as package
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sentences import describe_best, describe_selection
+from orchestrator.report.judging_notes import describe_selection
+from orchestrator.report.sentences import describe_best
 from orchestrator.results.make_summary import summarise
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from tests.command_line import CommandLine

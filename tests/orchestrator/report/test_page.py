@@ -13,9 +13,10 @@ import pytest
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.judging_notes import describe_columns
 from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import make_page_data
-from orchestrator.report.sentences import describe_best, describe_columns
+from orchestrator.report.sentences import describe_best
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configuration_tables import make_result_columns
 from orchestrator.report.write_report import read_summary, write_report
@@ -120,7 +121,7 @@ def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, p
     state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, {(2, 1): 60}, died=[1])
     page, _ = write_report(state.folder)
     shown = " ".join(" ".join(page_of(page).text).split())
-    assert "3 failed (1 diverged, 2 crashed" in shown and "not finite at step 60" in shown
+    assert "3 failed (1 diverged, 2 crashed" in shown and "NaN or infinite at step 60" in shown
     assert "crashed; " in shown and "worker died" in shown and "What failed" in shown
     assert "#2 seed 1" in shown and "#1 seeds 0-1" in shown  # seeds that failed alike have one line
     whole, _ = write_report(synthetic_sweep(tmp_path / "whole", values, 2, simple_curve).folder)

@@ -11,13 +11,9 @@ import pytest
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.effect_sentences import describe_effects
-from orchestrator.report.sentences import (
-    describe_best,
-    describe_lead,
-    describe_lost,
-    describe_status,
-    make_short_answer,
-)
+from orchestrator.report.failure_sentences import describe_failures, describe_lost
+from orchestrator.report.lead_sentences import describe_lead
+from orchestrator.report.sentences import describe_best, describe_status, make_short_answer
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.make_summary import _describe_identical_curves, summarise
@@ -191,7 +187,7 @@ def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synt
     effect = next(one for one in compute_score_effects(twelve) if one.key == "training.learning_rate")
     shown = describe_effects(twelve)
     assert ": higher lr is worse (" in shown
-    assert f"rank correlation {effect.correlation:+.3g}, 95 % interval {effect.low:+.3g} to " in shown
+    assert f"rank correlation {effect.correlation:+.3g}, 95 % [{effect.low:+.3g}, " in shown
     assert "inconclusive: dropout" in describe_effects(twelve)  # it is drawn without regard to the score
 
     def unmoved(number, seed, average, metric, lengths, step):
@@ -238,8 +234,36 @@ def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, s
     assert "0 of 3 configurations" in begun and "rank" not in begun and "Best" not in begun
 
 
+def test_of_equal_scores_no_seed_chose_the_first(tmp_path, synthetic_sweep):
+    def curve(number, seed, average, metric, lengths, step):
+        return [0.3 + 0.01 * seed + (0.1 * number if length > 7 or number == 2 else 0.0) for length in lengths]
+
+    rates = [0.001, 0.01, 0.1]
+    grid = {"space": {"training.learning_rate": {"grid": rates}}}
+    values = [{"training.learning_rate": rate} for rate in rates]
+    summary = summarise(synthetic_sweep(tmp_path / "tied", values, 10, curve, spec=grid))
+    (lead,) = describe_lead(summary)
+    assert "#0 is better than #1" in lead and "seeds that chose" not in lead + make_short_answer(summary)
+
+
+@pytest.mark.parametrize(
+    ("failing", "named"),
+    [
+        ((2, 3), "4 of 8 with lr from 0.003, 0 of 8 below"),
+        ((0,), "2 of 4 with lr 0.001, 0 of 12 with other values"),
+        ((0, 3), ""),
+        ((), ""),
+    ],
+)
+def test_values_that_failed_seeds_share_are_counted(tmp_path, synthetic_sweep, failing, named):
+    values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(4)]
+    failed = {(number, seed): 50 for number in failing for seed in (0, 2)}
+    result = summarise(synthetic_sweep(tmp_path / "some", values, 4, noisy, failed))
+    assert [text.removeprefix("Failed seeds: ") for text in describe_failures(result)] == [f"{named}."] * bool(named)
+
+
 @pytest.mark.parametrize("gap", [0.0, 0.1, -0.1])
-def test_a_lead_is_called_too_large_unless_test_values_are_equal(tmp_path, synthetic_sweep, gap):
+def test_a_lead_is_called_favoured_unless_test_values_are_equal(tmp_path, synthetic_sweep, gap):
     """Both differ at the selection lengths; beyond them by `gap`."""
 
     def curve(number, seed, average, metric, lengths, step):
@@ -249,9 +273,9 @@ def test_a_lead_is_called_too_large_unless_test_values_are_equal(tmp_path, synth
     grid = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
     summary = summarise(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid))
     (lead,) = describe_lead(summary)
-    assert ("too large" in lead) == (gap > 0) and ("favours it" in lead) == (gap < 0)
+    assert ("favours it" in lead) == (gap != 0)
     assert ("No difference" in lead) == (not gap)
-    assert not describe_lost(summary)
+    assert not describe_lost(summary) and ("So do all others" in describe_best(summary)) == (not gap)
     assert make_short_answer(summary).endswith(
         {0.0: "no difference.", 0.1: "#1: better, on the seeds that chose it."}.get(gap, "worse.")
     )

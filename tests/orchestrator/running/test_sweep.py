@@ -16,7 +16,7 @@ from orchestrator.record.ledger import ledger as ledger_module
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sentences import list_judging_notes
+from orchestrator.report.judging_notes import list_judging_notes
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
 from orchestrator.running.driving import driver as driver_module

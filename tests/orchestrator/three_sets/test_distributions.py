@@ -16,7 +16,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.sentences import list_judging_notes
+from orchestrator.report.judging_notes import list_judging_notes
 from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarise
 from orchestrator.results.read_confirmations import read_confirmations

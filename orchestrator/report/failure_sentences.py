@@ -1,0 +1,91 @@
+"""Write the sentences on failed seeds: which configurations they make the worst, and which values they share."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.report.tables.configuration_tables import compute_median_of_others
+from orchestrator.results.confirmation import make_label
+from orchestrator.results.outcomes import get_searched_value
+from orchestrator.results.summary import Summary
+from orchestrator.statistics.effects.rank_effects import is_numeric
+from orchestrator.text.wording import compact_value, format_number, join_first_few, shorten_keys
+from search_spaces import ABSENT
+
+MAX_KEYS = 2  # hyperparameters named with the values that failed seeds share
+MAX_CHANCE = 0.05  # of all failed seeds among the seeds with a value, if seeds failed at random
+
+
+@dataclass(frozen=True)
+class _Share:
+    """The seeds with a value of a hyperparameter: `value` as text, how many ran, how many failed."""
+
+    value: str
+    run: int
+    failed: int
+
+
+def describe_failures(summary: Summary) -> list[str]:
+    """Return a sentence on the values of hyperparameters that all failed seeds share; empty if there are none.
+
+    It has counts alone, because seeds of one configuration are not independent.
+    """
+    failed = sum(row.seeds_failed for row in summary.rows)
+    if failed < 2:
+        return []
+    names = shorten_keys(list(summary.searched))
+    splits = [(names[key], *split) for key in summary.searched if (split := _split_failures(summary, key))]
+    likely = sorted((inside.run, name, inside, outside) for name, inside, outside in splits)
+    texts = [
+        f"{inside.failed} of {inside.run} with {name} {inside.value}, 0 of {outside.run} {outside.value}"
+        for _, name, inside, outside in likely[:MAX_KEYS]
+    ]
+    return [f"Failed seeds: {'; '.join(texts)}."] if texts else []
+
+
+def _split_failures(summary: Summary, key: str) -> tuple[_Share, _Share] | None:
+    """Return the seeds with the values of a key at which seeds failed, and all others; None if chance may explain it.
+
+    Numeric values are split at the lowest or the highest value with a failed seed.
+    """
+    rows = [(get_searched_value(summary, row, key), row) for row in summary.rows if row.seeds_run]
+    rows = [(value, row) for value, row in rows if value is not ABSENT]
+    failing = [value for value, row in rows if row.seeds_failed]
+    if not failing:
+        return None
+
+    # A single value, or one end of numeric values.
+    low = high = failing[0]
+    candidates: list[tuple[Callable[[Any], bool], str, str]] = []
+    if is_numeric([value for value, _ in rows]):
+        low, high = min(failing), max(failing)
+        candidates.append((lambda value: value >= low, f"from {compact_value(low)}", "below"))
+        candidates.append((lambda value: value <= high, f"up to {compact_value(high)}", "above"))
+    if all(value == low for value in failing):
+        candidates.insert(0, (lambda value: value == low, compact_value(low), "with other values"))
+
+    # The fewest seeds with these values say most.
+    shares = []
+    for is_inside, inside, outside in candidates:
+        run_inside = sum(row.seeds_run for value, row in rows if is_inside(value))
+        run_outside = sum(row.seeds_run for value, row in rows if not is_inside(value))
+        failed = sum(row.seeds_failed for _, row in rows)
+        if math.comb(run_inside, failed) <= MAX_CHANCE * math.comb(run_inside + run_outside, failed):
+            shares.append((_Share(inside, run_inside, failed), _Share(outside, run_outside, 0)))
+    return min(shares, key=lambda share: share[0].run, default=None)
+
+
+def describe_lost(summary: Summary) -> list[str]:
+    """Return a sentence on configurations that failed seeds alone rank as the worst; empty if there are none."""
+    lost_rows = [
+        row
+        for row in summary.rows
+        if row.seeds_failed and row.score is not None and math.isinf(row.score) and row.is_complete
+    ]
+    texts = []
+    for row in lost_rows:
+        if (median := compute_median_of_others(summary, row, summary.objective.lengths)) is not None:
+            label = make_label(summary.state.provenance, row.number)
+            texts.append(f"{label} ({row.seeds_failed} of {row.seeds_run}; the others reach {format_number(median)})")
+    return [f"Last because seeds failed: {join_first_few(texts)}. Effects count them as the worst."] if texts else []

@@ -1,0 +1,212 @@
+"""Write the notes below the answers of a report: how it was judged, counts, order at the test lengths, legends."""
+
+import math
+import re
+
+from orchestrator.record.state.entities import STOPPED
+from orchestrator.record.state.lineage import CONFIRMS
+from orchestrator.report.tables.columns import Cells
+from orchestrator.report.tables.configuration_tables import OTHERS
+from orchestrator.results.analysis import (
+    DEPENDENCE_REASONS,
+    compare_orders,
+)
+from orchestrator.results.confirmation import make_label, read_search_labels
+from orchestrator.results.race_rounds import describe_race
+from orchestrator.results.scoring.evaluation_choice import BEST
+from orchestrator.results.scoring.length_groups import LengthGroups
+from orchestrator.results.scoring.search_design import count_informed
+from orchestrator.results.summary import Summary
+from orchestrator.statistics.intervals import Estimate
+from orchestrator.text.wording import (
+    format_command,
+    format_lengths,
+    format_number,
+    format_ranges,
+)
+
+MAX_BETTER = 5  # named configurations that are better at the test lengths
+MIN_FOR_AGREEMENT = 3  # configurations
+
+
+def describe_columns(summary: Summary, cells: Cells) -> str:
+    """Return a legend of a table of configurations: lengths of each group, quartiles, reach, and infinity if shown."""
+    groups = {row.groups for row in summary.rows}
+    common = groups.pop() if len(groups) == 1 else None
+    lengths = {"trained": common.trained, "selection": summary.objective.lengths, "test": common.test} if common else {}
+    parts = [", ".join(f"{name} {format_ranges(group)}" for name, group in lengths.items() if group)]
+    if read_search_labels(provenance := summary.state.provenance):
+        parts.append(f"labels of {provenance[CONFIRMS]['sweep']}; number: in this sweep, for commands")
+
+    texts = [text for column in cells.values() for text in column]
+    parts += ["brackets: quartiles over seeds"] if any(" [" in text for text in texts) else []
+    if summary.objective.threshold is not None:
+        parts.append(f"reach: up to this length every median is {describe_threshold(summary)}")
+    if summary.seeds_failed and summary.objective.failed_seeds == "worst":
+        worst = "-inf" if summary.objective.direction == "maximize" else summary.infinity_text
+        if any(re.search(rf"(?<![\w-]){worst}(?!\w)", text) for text in texts):
+            others = f"; {OTHERS}: the median of the seeds that did not fail"
+            has_others = any(f"({OTHERS} " in text for text in texts)
+            parts.append(f"{worst}: failed seeds, which count as the worst value{others if has_others else ''}")
+    return "; ".join(filter(None, parts))
+
+
+def list_judging_notes(summary: Summary) -> list[str]:
+    """Return the sentences below the answers: how to continue, counts, the selection, and notes."""
+    lines = [*_describe_continuation(summary), *list_count_notes(summary)]
+    if not summary.rows:
+        return lines
+
+    lines += [describe_selection(summary), *describe_order(summary, complete=True)]
+    if summary.objective.threshold is not None:
+        lines.append(
+            f"Reach: the greatest length at which the median of {summary.judged_name}, there and at every shorter "
+            f"length, is {describe_threshold(summary)}"
+        )
+    if {row.form for row in summary.rows if row.form} == {"table"}:
+        lines.append(
+            "Logits were computed from a table with a row for each token (model.form: table), which is exact but for "
+            "rounding"
+        )
+    return lines + list(summary.notes)
+
+
+def describe_threshold(summary: Summary) -> str:
+    """Return the threshold of the reach: "at most 0.1"."""
+    return f"{'at most' if summary.objective.direction == 'minimize' else 'at least'} {summary.objective.threshold:g}"
+
+
+def _describe_continuation(summary: Summary) -> list[str]:
+    """Return a sentence with the command that continues a sweep; empty if it has ended or is running."""
+    if summary.has_ended or summary.status == "running":
+        return []
+    verb = "status" if summary.status == STOPPED else "resume"
+    return [
+        f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {format_command(verb, summary.folder)}"
+    ]
+
+
+def list_count_notes(summary: Summary) -> list[str]:
+    """Return sentences on the unit of lengths, on a race, on unequal seeds, and on an adaptive sampler."""
+    lines = [] if summary.axis == "length" else [f"Unit of length: {summary.axis}"]
+    lines += [describe_race(summary.race)] if summary.race else []
+    lines += describe_unequal_seeds(summary)
+
+    # Configurations that tpe drew by results are not independent.
+    if summary.state.spec.get("search", {}).get("sampler") == "tpe":
+        drawn = len(summary.state.draws)
+        informed = count_informed(summary.state)
+        lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
+    return lines
+
+
+def describe_unequal_seeds(summary: Summary) -> list[str]:
+    """Return a sentence on unequal seeds of configurations and their use; empty if all have the same."""
+    if not summary.has_unequal_seeds:
+        return []
+    return [
+        f"Configurations have {summary.seeds_in_words} each, not all the same: medians are over the seeds of "
+        f"each, effects of hyperparameters and weight averages over the {len(summary.shared_seeds)} common seeds"
+    ]
+
+
+def describe_selection(summary: Summary) -> str:
+    """Return a sentence on the metric and lengths of the selection, and on the lengths that did not influence it."""
+    metric, average = summary.objective_curve
+    objective = summary.objective
+    groups = {row.groups for row in summary.rows}
+    common = groups.pop() if len(groups) == 1 else None
+    unused = "the test lengths, which differ between configurations, were not used for selection"
+    if common:
+        were = "was" if len(common.test) == 1 else "were"
+        unused = f"{format_lengths(common.test)} {were} not used for selection"
+    if common and not common.test:
+        unused = "no test lengths were evaluated"
+
+    averages = {name for measured in summary.measurements.values() for name in measured.averages}
+    average_text = "" if averages == {"raw"} else f" of the {average} average"
+    over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
+    return (
+        f"Selected by {metric}{average_text}, {over}{format_lengths(objective.lengths)}, "
+        + ("each seed at its chosen evaluation, " if objective.evaluation == BEST else "")
+        + f"{objective.statistic} over seeds ({objective.direction}); {unused}"
+        + (f"; {_describe_trained(summary, common)}" if common else "")
+    )
+
+
+def _describe_trained(summary: Summary, common: LengthGroups) -> str:
+    """Return the trained lengths of the judged metric, with those that were evaluated (`common.trained`), as text.
+
+    A ledger of 1.0.0 has only the longest trained length, unless all lengths were evaluated.
+    """
+    # A program may declare no trained lengths; a distribution may not be trained on.
+    metric = summary.objective.metric
+    first = summary.rows[0].config_id
+    distribution = summary.measurements[first].metrics[metric].distribution
+    longest = max(measured.longest_trained.get(distribution, 0) for measured in summary.measurements.values())
+    if not longest and "program" in summary.state.spec:
+        return "the trained lengths are unknown"  # its author may not have declared any
+    if not longest:
+        return f"no length of {metric} was trained on"
+
+    recorded = {measured.trained.get(distribution, ()) for measured in summary.measurements.values()}
+    trained = recorded.pop() if len(recorded) == 1 else ()
+    if not trained and summary.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
+        trained = common.trained
+    if trained and trained == common.trained:
+        return f"trained on {format_ranges(trained)}"
+    evaluated = f"of these {format_ranges(common.trained) if common.trained else 'none'} evaluated"
+    return f"trained on {format_ranges(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
+
+
+def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
+    """Return a sentence on the agreement of test order and score order; empty for fewer than two configurations.
+
+    With `complete` the configurations that are better than the first at the test lengths are named.
+    """
+    # An order needs two ranked configurations and common test lengths.
+    labels = {
+        row.config_id: make_label(summary.state.provenance, row.number)
+        for row in summary.rows
+        if row.is_complete and row.rank is not None
+    }
+    if len(labels) < 2:
+        return []
+    orders = compare_orders(summary)
+    if orders is None:
+        return [
+            "No test lengths were evaluated in all configurations, so it is unknown whether the order by score holds "
+            "at other lengths"
+        ]
+
+    # If the selection generalizes, no other configuration is better at the test lengths.
+    lower = "lower" if summary.objective.direction == "minimize" else "higher"
+    scored = " with a score" if any(row.has_failed for row in summary.rows) else ""
+    better = orders.better
+    several = orders.others > 1
+    rest = f"the {orders.others} others{scored}" if several else f"the other configuration{scored}"
+    if better:
+        subject = f"{len(better)} of {rest}" if several else rest
+        gain_text = ("up to " * (len(better) > 1)) + format_number(better[0][1], summary.infinity_text)
+        clause = f"{subject} {'is' if len(better) == 1 else 'are'} {lower} there, by {gain_text}"
+    else:
+        clause = f"none of {rest} is {lower} there" if several else f"{rest} is not {lower} there"
+    if complete and better:
+        gains = [
+            f"{labels[name]} by {format_number(gain, summary.infinity_text)}" for name, gain in better[:MAX_BETTER]
+        ]
+        gains += [f"{len(better) - MAX_BETTER} more"] if len(better) > MAX_BETTER else []
+        clause += f" ({', '.join(gains)}); not used for selection"
+
+    # A correlation of very few configurations would say nothing.
+    correlation = [_describe_correlation(orders.correlation)] if orders.others + 1 >= MIN_FOR_AGREEMENT else []
+    return [f"Order at the {format_lengths(summary.test_lengths, 'test ')}: {'; '.join([*correlation, clause])}"]
+
+
+def _describe_correlation(estimate: Estimate) -> str:
+    """Return the rank correlation with its interval as text, or why there is none."""
+    if math.isnan(estimate.value):
+        return f"no rank correlation with the scores ({estimate.reason})"
+    ends = "no interval" if math.isnan(estimate.low) else f"95 % [{estimate.low:+.2f}, {estimate.high:+.2f}]"
+    why = f": {estimate.reason}" if estimate.reason in DEPENDENCE_REASONS.values() else ""
+    return f"rank correlation with the scores {estimate.value:+.2f} ({ends}, {estimate.n} configurations{why})"

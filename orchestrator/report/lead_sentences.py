@@ -1,0 +1,76 @@
+"""Write the sentences that compare the first configuration with the next."""
+
+import math
+
+from orchestrator.errors import LengthwiseError
+from orchestrator.record.state.lineage import can_add_seeds
+from orchestrator.report.tables.seed_comparison_table import describe_verdict
+from orchestrator.results.comparing.seed_comparisons import (
+    FIRST_TWO,
+    GROUPS,
+    SeedComparison,
+    Side,
+    compare_sides,
+    make_question,
+)
+from orchestrator.results.summary import Summary
+from orchestrator.text.wording import (
+    format_command,
+    format_label,
+)
+
+ENOUGH_SEEDS = 10  # an interval takes 6; with 10 one seed may differ, and a band has up to 25 lengths
+
+
+def describe_lead(summary: Summary) -> list[str]:
+    """Return sentences that compare the first configuration with the next over their seeds; empty for ties."""
+    if (comparison := _compare_lead(summary)) is None:
+        return []
+    first, second = (summary.by_config_id[config_id] for config_id in (comparison.first, comparison.second))
+    leader, rival = format_label(first.number), format_label(second.number)
+    outcome = comparison.outcome
+
+    # Too few seeds for an interval need a command for more. An interval favours the first, chosen by the same seeds.
+    if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(summary)):
+        return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
+    is_open = math.isnan(outcome.low) or comparison.verdict == "equal"
+    is_favoured = not is_open and first.score != second.score  # of equal scores, the number decides
+    caveat = f", on the seeds that chose {leader} (which favours it)" if is_favoured else ""
+    return [f"Against the next{caveat}: {describe_verdict(comparison, leader, rival, with_metric=False)}"]
+
+
+def describe_lead_briefly(summary: Summary) -> str:
+    """Return whether the first configuration is better than the next, without numbers; empty for ties."""
+    if (comparison := _compare_lead(summary)) is None:
+        return ""
+    verdict = "too few seeds" if math.isnan(comparison.outcome.low) else comparison.verdict
+    first, second = (summary.by_config_id[config_id] for config_id in (comparison.first, comparison.second))
+    better = "better" if first.score == second.score else "better, on the seeds that chose it"
+    words = {"first": better, "second": "worse", "equal": "no difference"}
+    rival = format_label(second.number)
+    return f"Against the next, {rival}: {words.get(verdict, verdict)}."
+
+
+def _compare_lead(summary: Summary) -> SeedComparison | None:
+    """Return the comparison of the first configuration with the next over their seeds; None for ties."""
+    # If all scores are equal, no configuration is first.
+    rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
+    if len(rows) < 2 or all(row.score == rows[0].score for row in rows):
+        return None
+    first, second = (Side(summary, row) for row in rows[:2])
+    questions = (make_question(first, second, group) for group in GROUPS)
+    question = next((question for question in questions if question.lengths), None)
+    if question is None:
+        return None
+
+    try:
+        return compare_sides(first, second, question, FIRST_TWO)
+    except LengthwiseError:  # code that is missing or not trusted; the other answers do not need it
+        return None
+
+
+def make_extend_command(summary: Summary) -> str:
+    """Return the command that doubles the seeds, to ENOUGH_SEEDS at least; empty if seeds cannot be added."""
+    if not can_add_seeds(summary.state):
+        return ""
+    return f"{format_command('extend', summary.folder)} --seeds {max(ENOUGH_SEEDS, 2 * len(summary.shared_seeds))}"
