@@ -245,10 +245,16 @@ def resume_with_spec(spec: SweepSpec, storage: Path, console: Console, *, max_se
 
 
 def _record_retries(session: Session, state: SweepState) -> None:
-    """Record that failed packs are retried."""
+    """Record that failed packs are retried; seeds that diverged are results, which stay."""
+    diverged = sum(member.status == "failed" and not member.has_crashed for member in state.members)
     pack_ids = [pack_id for pack_id, _ in state.failed_packs]
     if pack_ids:
         add_record(session.ledger, state, "retry", pack_ids=pack_ids)
         session.say(f"retrying {format_count(len(pack_ids), 'failed pack')}")
     else:
         session.say("no failed packs to retry")
+    if diverged:
+        session.say(
+            f"not retried: {format_count(diverged, 'seed')} diverged, which is a result; to train with changed code "
+            "instead, run the sweep file under another --name"
+        )
