@@ -8,7 +8,7 @@ from orchestrator.errors import UserError
 
 
 def to_json(key: str, value: Any) -> str:
-    """Return a value as JSON, which is also YAML; raises UserError, with `key`, unless it is plain data."""
+    """Return a value as JSON, which is also YAML. Raises UserError, with `key`, unless it is plain data."""
     try:
         return json.dumps(value, default=_convert_to_plain, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
@@ -17,7 +17,7 @@ def to_json(key: str, value: Any) -> str:
 
 
 def _convert_to_plain(value: Any) -> Any:
-    """Return numpy numbers and arrays, ranges and paths as plain data; raises TypeError for other values."""
+    """Return numpy numbers and arrays, ranges and paths as plain data. Raises TypeError for other values."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, range):

@@ -113,7 +113,7 @@ class SweepCurves:
         return read_key(self.state.configurations[config_id].resolved, key)
 
     def find_configurations(self, where: Mapping[str, Any]) -> list[str]:
-        """Return the config_ids with all values of `where`, by dotted key; raises UserError if there are none.
+        """Return the config_ids with all values of `where`, by dotted key. Raises UserError if there are none.
 
         A named part, such as `model.position`, matches by its name or by all given values.
         """

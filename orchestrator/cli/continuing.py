@@ -23,7 +23,7 @@ def resume(
     retry_failed: options.RetryFailed = False,
     accept_code_change: options.AcceptCodeChange = False,
     max_time: options.MaxTime = None,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
     trust: options.Trust = False,
 ) -> None:
     """Resume a sweep that was interrupted or killed.
@@ -63,7 +63,7 @@ def extend(
     overrides: options.Overrides = None,
     accept_code_change: options.AcceptCodeChange = False,
     max_time: options.MaxTime = None,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
     trust: options.Trust = False,
 ) -> None:
     """Add seeds, configurations, values or steps to a sweep.
@@ -121,7 +121,7 @@ def confirm(
     tracking_uri: options.TrackingUri = None,
     notify: options.Notify = None,
     overrides: options.Overrides = None,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
     trust: options.Trust = False,
 ) -> None:
     """Train the best configurations again, on fresh seeds.

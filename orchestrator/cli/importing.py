@@ -108,5 +108,7 @@ def _read_lengths(option: str, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     if not (numbers := read_numbers(text)) or min(numbers) < 1:
-        raise UserError(f"{option} {text!r}: allowed: different whole numbers, such as 20 or 5,8-10")
+        raise UserError(
+            f"{option} {text!r}: not a list of lengths; allowed: different whole numbers, such as 20 or 5,8-10"
+        )
     return tuple(sorted(numbers))

@@ -261,7 +261,7 @@ def run(
     overrides: options.Overrides = None,
     imports: options.Imports = None,
     max_time: options.MaxTime = None,
-    resume_begun: options.ResumeBegun = False,
+    resume: options.Resume = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once, at most (resources.workers).")] = None,
 ) -> None:
     """Run a sweep from its beginning to its report."""
@@ -275,7 +275,7 @@ def run(
     # Refuse a folder that holds another sweep before torch is imported. A metric with a distribution (accuracy.hard)
     # needs the task.
     unchecked_spec = None if reading.findings.problems else reading.spec
-    if unchecked_spec is not None and not resume_begun and "." not in unchecked_spec.objective.metric:
+    if unchecked_spec is not None and not resume and "." not in unchecked_spec.objective.metric:
         from orchestrator.sweep.specification import refuse_existing
 
         with suppress(SpecChanged):  # raised again after the file is checked
@@ -293,11 +293,11 @@ def run(
         refuse_workers(spec.resources.scheduler, workers)
 
         # The sweep may have begun on another machine, so ask its address before looking at the folder.
-        if resume_begun:
+        if resume:
             from orchestrator.mirror.fetch import fetch_sweep
 
             fetch_sweep(storage / spec.name)
-        if resume_begun and has_ledger(storage / spec.name):
+        if resume and has_ledger(storage / spec.name):
             from orchestrator.sweep.run_and_resume import resume_with_spec
 
             raise typer.Exit(resume_with_spec(spec, storage, console, max_seconds=max_seconds).exit_code)

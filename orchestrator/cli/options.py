@@ -107,7 +107,7 @@ OptionalSweepFolder = Annotated[
         callback=lambda ctx, sweep: None if sweep is None else _find_sweep(ctx, sweep),
     ),
 ]
-InStorage = Annotated[
+SweepStorage = Annotated[
     str | None,
     typer.Option(
         "--storage",
@@ -155,7 +155,7 @@ Imports = Annotated[
         "--import", metavar="MODULE", help="A Python module with tasks, models ... of your own; may be repeated."
     ),
 ]
-ResumeBegun = Annotated[bool, typer.Option("--resume", help="Resume the sweep if it has begun already.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the sweep if it has begun already.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Also retry failed packs.")]
 AcceptCodeChange = Annotated[
     bool,
@@ -220,7 +220,7 @@ def parse_duration(text: str | None) -> float | None:
     )
     if not seconds:
         allowed = "hours, minutes and seconds such as 2h, 1h30m or 90s"
-        raise UserError(f"--max-time {text!r}: allowed: {allowed}")
+        raise UserError(f"--max-time {text!r}: not a duration; allowed: {allowed}")
     return seconds
 
 

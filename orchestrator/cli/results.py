@@ -23,7 +23,7 @@ def status(
     folder: options.OptionalSweepFolder = None,
     trace: options.Trace = False,
     follow: options.Follow = False,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
 ) -> None:
     """Show how far a sweep is, and its best configuration so far.
 
@@ -57,7 +57,7 @@ def status(
 def report(
     folder: options.SweepFolder,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
     trust: options.Trust = False,
 ) -> None:
     """Write the page and the tables of a sweep; print its results."""
@@ -84,7 +84,7 @@ def compare(
         Path | None, typer.Option(metavar="PATH.png", help="For sweeps: also draw the difference against length.")
     ] = None,
     force: options.Force = False,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
 ) -> None:
     """Compare configurations or whole sweeps over their seeds.
 
@@ -134,7 +134,7 @@ def claims(
 def publish(
     folder: options.SweepFolder,
     tracking_uri: options.TrackingUri = None,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
 ) -> None:
     """Send the results that MLflow lacks; may be repeated at any time."""
     from orchestrator.tracking.publish import publish as publish_sweep
@@ -157,7 +157,7 @@ def publish(
 @app.command(rich_help_panel=options.MAINTENANCE)
 def repair(
     folder: options.SweepFolder,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
 ) -> None:
     """Cut a damaged ledger after its last good record.
 

@@ -37,7 +37,7 @@ def export(
         Path | None, typer.Option(metavar="FILE.yaml", help="Your names of metrics, keys and configurations.")
     ] = None,
     force: options.Force = False,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
     trust: options.Trust = False,
 ) -> None:
     """Write weights, tables, figures and curves for papers and programs."""
@@ -55,7 +55,7 @@ def replay(
     folder: options.SweepFolder,
     configuration: Annotated[str, typer.Argument(metavar="CONFIGURATION", help="Number, label or config_id.")],
     seed: Annotated[int, typer.Argument(metavar="SEED", help="One of its seeds.")],
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
     trust: options.Trust = False,
 ) -> None:
     """Train one member again in this process.
@@ -84,7 +84,7 @@ def evaluate(
     task: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Replace a setting of the task; may be repeated.")
     ] = None,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
     trust: options.Trust = False,
 ) -> None:
     """Evaluate kept weights at other lengths or task settings.
@@ -115,7 +115,7 @@ def delete(
         typer.Option(metavar="URI", parser=options.parse_store, help="With --mlflow: only the runs at this address."),
     ] = None,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Delete only its checkpoints.")] = False,
-    storage: options.InStorage = None,
+    storage: options.SweepStorage = None,
 ) -> None:
     """Delete a sweep.
 

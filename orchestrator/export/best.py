@@ -9,7 +9,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_label, format_number
 from search_spaces import dump_yaml, parse_sweep
 from search_spaces.grammar.problems import list_sections
-from search_spaces.grammar.values import MAX_BYTES, MAX_CHARACTERS
+from search_spaces.grammar.values import MAX_NAME_BYTES, MAX_NAME_CHARACTERS
 
 COPIED_SECTIONS = ("objective", "resources", "tracking")
 
@@ -53,8 +53,8 @@ def make_best_file(state: SweepState, summary: Summary) -> str:
 def _shorten_name(name: str, ending: str) -> str:
     """Return a name with an ending, cut so that both fit the maximal length of a name."""
     # File systems limit the bytes of a name, the grammar limits its characters; the cut may split a character.
-    shortened = name.encode()[: MAX_BYTES - len(ending)].decode(errors="ignore")
-    return shortened[: MAX_CHARACTERS - len(ending)] + ending
+    shortened = name.encode()[: MAX_NAME_BYTES - len(ending)].decode(errors="ignore")
+    return shortened[: MAX_NAME_CHARACTERS - len(ending)] + ending
 
 
 def _remove_revisions(section: object) -> object:

@@ -19,7 +19,7 @@ from orchestrator.importing.table import Codes, Results
 from orchestrator.text.wording import format_count, format_ranges
 
 Missing = Literal["failed", "absent"]
-MAX_SHOWN = 3  # members in a message
+MAX_SHOWN_MEMBERS = 3  # members in a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,7 @@ def _select_measured_rows(
 
 
 def _make_measured_cells(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any], ...]) -> MeasuredCells:
-    """Return these cells by index; raises UserError if averages differ in the lengths of a metric."""
+    """Return these cells by index. Raises UserError if averages differ in the lengths of a metric."""
     averages, metrics, length = cells
     lengths_by_average = {
         int(a): {int(k): tuple(lengths[length[(averages == a) & (metrics == k)]].tolist()) for k in np.unique(metrics)}
@@ -220,11 +220,13 @@ def _describe_incomplete_members(
     """Return a message on members without a value at the last step, with the options for them."""
     codes_with_rows = set(codes.tolist())
     lines = []
-    for code in incomplete_codes[:MAX_SHOWN].tolist():
+    for code in incomplete_codes[:MAX_SHOWN_MEMBERS].tolist():
         configuration, seed_index = divmod(code, len(seeds))
         reason = f"no row at its last step, {last_steps[configuration]}" if code in codes_with_rows else "no row"
         lines.append(f"{results.describe_configuration(configuration)}, seed {seeds[seed_index]}: {reason}")
-    omitted = [f"and {len(incomplete_codes) - MAX_SHOWN:,} more"] if len(incomplete_codes) > MAX_SHOWN else []
+    omitted = (
+        [f"and {len(incomplete_codes) - MAX_SHOWN_MEMBERS:,} more"] if len(incomplete_codes) > MAX_SHOWN_MEMBERS else []
+    )
 
     count = f"{len(incomplete_codes):,} of {len(last_steps) * len(seeds):,} members have no value at the last step"
     count += f" ({len(last_steps):,} configurations, seeds {format_ranges(seeds.tolist())})"

@@ -27,7 +27,7 @@ class Measurements:
     headline: tuple[str, ...]  # base names of the metrics worth a chart
     trained: Mapping[str, tuple[int, ...]]  # trained lengths of each distribution; empty in ledgers of 1.0.0
     technical: tuple[str, ...]  # dotted keys whose values do not change results
-    axis: str = "length"  # what lengths count, such as depth or digits
+    axis: str = "length"  # the unit of lengths, such as depth or digits
     # For each average that is still mostly its initial weights: their share, and a remedy.
     start_shares: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     task_module: str = ""  # top-level module of the task's class; "" if it is not recorded

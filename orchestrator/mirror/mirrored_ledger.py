@@ -160,7 +160,10 @@ class MirroredLedger(Ledger):
         size = self._size  # read first, so that the listed files include all files of its records
         is_stopped = (self.folder / STOP_FILE).exists()
         if is_stopped != self._is_stopped:  # packs on other machines poll for it
-            store.write(STOP_FILE, b"") if is_stopped else store.delete([STOP_FILE])
+            if is_stopped:
+                store.write(STOP_FILE, b"")
+            else:
+                store.delete([STOP_FILE])
             self._is_stopped = is_stopped
 
         # Files go before the ledger that names them. Curves never change; other files may.

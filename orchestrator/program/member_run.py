@@ -157,7 +157,7 @@ class _MemberRun:
                 self.checkpoints.rename(self.checkpoints.with_name(f"{self.checkpoints.name}.attempt-{number}"))
             if log.exists():
                 raise ProgramEnded(str(problem), read_log(log), "never") from None
-            raise  # of a function: the traceback names its line
+            raise  # a function has no log; its traceback names the line
 
         # After a crash the next attempt repeats a step that lacks averages.
         if code == 0 and limit is None:

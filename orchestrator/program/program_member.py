@@ -31,7 +31,9 @@ class ProgramSettings(Settings):
         None, help="files that are copied and hashed; null: the words that are files here, and what they import"
     )
     seed_shares: tuple[str, ...] = setting(
-        (), help="what members of one seed share, such as [training data, test inputs]; lengthwise cannot check it"
+        (),
+        help="the random numbers that members of a seed share, such as [training data, test inputs]; lengthwise "
+        "cannot check it",
     )
     member_minutes: float | None = setting(None, above=0.0, help="how long a member trains, for `plan`")
 
@@ -98,7 +100,7 @@ class ProgramEvaluation(Settings):
         help="a better direction for each metric (minimize, maximize, none), or {direction:, lengths: [...]}"
     )
     averages: tuple[str, ...] = setting((RAW,), help="the weight averages that are reported")
-    axis: str = setting("length", technical=True, help="what lengths count, for figures, such as depth or digits")
+    axis: str = setting("length", technical=True, help="the unit of lengths in figures, such as depth or digits")
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of metrics, of repeated lengths and averages, and of trained lengths."""

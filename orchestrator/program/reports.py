@@ -107,7 +107,7 @@ class ReportedStep:
 
 
 def parse_report(line: str, declared: DeclaredReports) -> Report:
-    """Return the report in a line; raises ValueError with the problem and the allowed values."""
+    """Return the report in a line. Raises ValueError with the problem and the allowed values."""
     # A report is an evaluation, the end of the training, or the defaults of the program.
     try:
         fields = json.loads(line)

@@ -30,7 +30,7 @@ from orchestrator.text.wording import format_command, format_count, format_range
 from trainers.files.atomic_file import write_atomic
 
 KINDS_WITH_CURVES = ("evaluation", "later_evaluation")  # kinds of records with curves
-MAX_SHOWN = 3  # listed records with damaged curves
+MAX_SHOWN_RECORDS = 3  # listed records with damaged curves
 
 
 def repair(folder: Path) -> list[str]:
@@ -77,9 +77,9 @@ def repair(folder: Path) -> list[str]:
     sentences = [damage] if damage else []
     sentences += [
         f"{path}:{record.seq + 1}: curves missing or damaged: {folder / record.fields['file']}"
-        for record in damaged_records[:MAX_SHOWN]
+        for record in damaged_records[:MAX_SHOWN_RECORDS]
     ]
-    if (hidden := len(damaged_records) - MAX_SHOWN) > 0:
+    if (hidden := len(damaged_records) - MAX_SHOWN_RECORDS) > 0:
         sentences.append(f"... and the curves of {format_count(hidden, 'more record')}")
     sentences.append(f"damaged file saved as {backup}; {format_count(len(kept_records), 'good record')} kept")
     sentences += _describe_loss(lost_records, content[len(intact) :])

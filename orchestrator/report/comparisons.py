@@ -325,14 +325,14 @@ def _lay_out_comparisons(
 
 def _make_name_columns(sweep_comparison: SweepComparison) -> Columns:
     """Return the columns with the labels of both configurations; the first also has the values of a few keys."""
-    sides = {tuple(side.row.config_id for side in pair): pair for pair in sweep_comparison.matching.pairs}
+    pair_by_ids = {tuple(side.row.config_id for side in pair): pair for pair in sweep_comparison.matching.pairs}
     names = shorten_keys(sweep_comparison.matching.keys)
 
-    def describe_side(side: int, comparison: SeedComparison) -> str:
-        row = sides[comparison.first, comparison.second][side].row
+    def describe_side(index: int, comparison: SeedComparison) -> str:
+        row = pair_by_ids[comparison.first, comparison.second][index].row
         values = [f"{name} {compact_value(row.values[key])}" for key, name in names.items() if key in row.values]
         return " ".join(
-            [format_label(row.number), *([", ".join(values)] if len(names) <= MAX_VALUES and not side else [])]
+            [format_label(row.number), *([", ".join(values)] if len(names) <= MAX_VALUES and index == 0 else [])]
         )
 
     return [Column("first", partial(describe_side, 0)), Column("second", partial(describe_side, 1))]

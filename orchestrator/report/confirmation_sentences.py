@@ -5,7 +5,7 @@ from orchestrator.results.confirmation import Confirmation
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_count, format_label, format_number, format_ranges, join_first_few
 
-MAX_SHOWN = 3  # scores of configurations
+MAX_SHOWN_SCORES = 3  # scores of configurations
 
 
 def describe_confirmation(summary: Summary, confirmation: Confirmation, *, with_scores: bool) -> str:
@@ -20,7 +20,7 @@ def describe_confirmation(summary: Summary, confirmation: Confirmation, *, with_
         + f" ({format_number(row.search.median, summary.infinity_text)} in the search)"
         for row in confirmation.rows
     ]
-    scores_text = join_first_few(scores, MAX_SHOWN)
+    scores_text = join_first_few(scores, MAX_SHOWN_SCORES)
     seeds = f"{'other' if confirmation.reused_seeds else 'fresh'} seeds {format_ranges(confirmation.seeds)}"
     standing = _describe_standing(confirmation)
     if standing and summary.name == confirmation.name:

@@ -10,7 +10,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.text.wording import compact_value, format_lengths, format_number, join_first_few, shorten_keys
 
-MAX_SHOWN = 3  # hyperparameters with a clear effect
+MAX_SHOWN_EFFECTS = 3  # hyperparameters with a clear effect
 MIN_FOR_HALVES = 5  # distinct values; fewer are named one by one
 CONFOUNDED = "hyperparameters change together, so none can be judged alone"
 
@@ -63,7 +63,7 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
             for name in names.values()
             if name in clear
         ],
-        MAX_SHOWN,
+        MAX_SHOWN_EFFECTS,
     )
     inconclusive = f"; inconclusive: {join_first_few(rest)}" if rest else ""
     return f"What mattered at {format_lengths(lines[0].outcome.lengths)}: {shown}{inconclusive}."

@@ -11,7 +11,7 @@ from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import compact_value, join_first_few
 
-MAX_VALUES = 3  # of a key in a sentence
+MAX_SHOWN_VALUES = 3  # of a key in a sentence
 
 
 def list_program_defaults(packs: Iterable[PackState]) -> dict[str, list[Any]]:
@@ -55,4 +55,4 @@ def describe_differing_defaults(state: SweepState) -> list[str]:
 
 def _describe_values(values: list[Any]) -> str:
     """Return the values of a key as text, or their number if they are many."""
-    return " / ".join(map(compact_value, values)) if len(values) <= MAX_VALUES else f"{len(values)} values"
+    return " / ".join(map(compact_value, values)) if len(values) <= MAX_SHOWN_VALUES else f"{len(values)} values"

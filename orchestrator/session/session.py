@@ -55,7 +55,7 @@ class Session:
         say(self.console, sentence)
 
     def read_state(self) -> SweepState:
-        """Return the state in the ledger; raises KeyboardInterrupt for a signal that arrived while it was opened."""
+        """Return the state in the ledger. Raises KeyboardInterrupt for a signal that arrived while it was opened."""
         self.interrupts.raise_if_interrupted()
         if self.ledger.notice:
             self.say(self.ledger.notice)

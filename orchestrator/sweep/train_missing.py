@@ -136,7 +136,7 @@ def _open_driver(
             session.say(f"warning: {warning}")
         # A short sweep in this process needs no page until it ends.
         page = RunningPage(session.folder) if scheduler_name != "inline" else nullcontext()
-        with page, display.showing():
+        with page, display.show_live():
             yield scheduler, driver
         if publisher is not None:
             publisher.announce("end")  # while the scheduler ends and the report is written

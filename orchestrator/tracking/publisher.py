@@ -97,5 +97,5 @@ class Publisher:
             self._connection.send_bytes(json.dumps(request).encode())
 
     def _receive(self) -> Publication:
-        """Return the next attempt that the child reports; raises EOFError if the child has died."""
+        """Return the next attempt that the child reports. Raises EOFError if the child has died."""
         return Publication(**json.loads(self._connection.recv_bytes()))

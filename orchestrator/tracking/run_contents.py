@@ -87,8 +87,8 @@ class MlflowRunBuilder:
         self._names = make_unique_names([*summary.headline, *summary.averages])
         self._search_scores = {config_id: recorded["score"][0] for recorded, config_id in match_search(summary.state)}
 
-        # A point gets the time of its evaluation's record, by (pack_id, step); a final value that of the pack's last
-        # record, under step None. The first record of a step counts.
+        # Times of the evaluations by (pack_id, step), and of each pack's last record by (pack_id, None), in which final
+        # values appear. If a step was recorded twice, the first record counts.
         self._times_ms: dict[tuple[str, int | None], int] = {}
         for record in records:
             if record.kind in ("evaluation", "pack_end"):

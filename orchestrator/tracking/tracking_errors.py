@@ -38,7 +38,7 @@ class TrackingRefused(TrackingError):  # noqa: N818 - reads as the sentence it p
 
 
 @contextmanager
-def raising_tracking_error(uri: str, later: str = "", uri_option: str | None = None) -> Iterator[None]:
+def raise_tracking_errors(uri: str, later: str = "", uri_option: str | None = None) -> Iterator[None]:
     """Raise errors of MLflow and the network as TrackingError, whose message has the command `later` to try again.
 
     `uri_option` is the address if an option gave it; then the command has this option.

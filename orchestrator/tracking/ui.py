@@ -25,7 +25,7 @@ from orchestrator.tracking.address import (
 )
 from orchestrator.tracking.pages import make_sweep_links
 from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
-from orchestrator.tracking.tracking_errors import raising_tracking_error
+from orchestrator.tracking.tracking_errors import raise_tracking_errors
 from search_spaces.grammar.values import find_store_problem
 
 MAX_SHOWN_SWEEPS = 5  # each has two long links
@@ -65,7 +65,7 @@ def serve(
     if problem := find_store_problem(uri):
         raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
     port = choose_port(host, port)
-    with raising_tracking_error(uri):
+    with raise_tracking_errors(uri):
         create_sqlite_store(uri)
 
     # MLflow opens an experiment on an empty page, so links to the newest sweeps are printed.
@@ -133,7 +133,7 @@ def run_server(
 
 
 def choose_port(host: str, port: int | None) -> int:
-    """Return `port`, or the first free one of PORTS if it is None; raises UserError if it cannot be used."""
+    """Return `port`, or the first free one of PORTS if it is None. Raises UserError if it cannot be used."""
     # Only binding shows whether a port can be used; the error of the last one is reported.
     for candidate in PORTS if port is None else [port]:
         with socket.socket() as probe:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from search_spaces.grammar.dump import dump_yaml
-from search_spaces.grammar.parse import MAX_BYTES, apply_override, read_yaml
+from search_spaces.grammar.parse import MAX_FILE_BYTES, apply_override, read_yaml
 from search_spaces.grammar.problems import (
     ABSENT,
     ENGINE_SECTIONS,
@@ -52,7 +52,7 @@ from search_spaces.grammar.validate import build_spec
 from search_spaces.grammar.values import STORES, expand_ranges, find_store_problem
 
 DATA_ENDINGS = (".csv", ".tsv", ".jsonl", ".npz", ".parquet")
-MAX_RECORDED_BYTES = 2 * MAX_BYTES  # of a recorded specification as JSON, which has all defaults
+MAX_RECORDED_BYTES = 2 * MAX_FILE_BYTES  # of a recorded specification as JSON, which has all defaults
 UNCHECKED_REST = "fix this first; the rest of the file was not checked"
 AVERAGES, PROGRAM_AVERAGES = "training.averages", "evaluation.averages"
 FREE_MAPPINGS = ("training.initial.rename",)  # mappings with arbitrary keys
@@ -334,8 +334,8 @@ def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
             findings.add("", "is not a regular file", place=place)
         elif kind == "sweep file" and path.suffix in DATA_ENDINGS:
             findings.add("", "is a data file, not a sweep file", allowed="the YAML file that names it", place=place)
-        elif (size := path.stat().st_size) > MAX_BYTES:
-            findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_BYTES} bytes", place=place)
+        elif (size := path.stat().st_size) > MAX_FILE_BYTES:
+            findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_FILE_BYTES} bytes", place=place)
         elif _PROGRAM.search(text := path.read_bytes().decode("utf-8-sig")) or path.suffix == ".py":
             findings.add("", f"is a Python program, not a {kind}; name it in a sweep file under program:", place=place)
         else:

@@ -13,7 +13,7 @@ import yaml
 
 from search_spaces.grammar.problems import ABSENT, SECRET_KEY, Findings, Place, format_value, join_key_path
 
-MAX_BYTES = 1_000_000
+MAX_FILE_BYTES = 1_000_000
 MAX_DEPTH = 20
 MAX_INT = 2**63 - 1
 

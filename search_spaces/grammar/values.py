@@ -12,8 +12,8 @@ from pydantic_core import PydanticCustomError
 
 from search_spaces.grammar.domains import is_number, make_listed_schema, make_value_key, suggest_number
 
-MAX_CHARACTERS = 100
-MAX_BYTES = 200  # many file systems stop at 255 bytes, suffixes included
+MAX_NAME_CHARACTERS = 100
+MAX_NAME_BYTES = 200  # many file systems stop at 255 bytes, suffixes included
 NAME_SYNTAX = (
     "letters, digits, space, '.', '_' and '-', at most 100 characters, starting and ending with none of ' ' '.'"
 )
@@ -51,10 +51,10 @@ def find_name_problem(name: str) -> str | None:
         return "must not start with a combining mark"
 
     # Names that some file system or the storage folder itself does not allow.
-    if len(name) > MAX_CHARACTERS:
+    if len(name) > MAX_NAME_CHARACTERS:
         return f"is {len(name)} characters long"
-    if len(name.encode()) > MAX_BYTES:
-        return f"is {len(name.encode())} bytes long in UTF-8; at most {MAX_BYTES} fit a folder name"
+    if len(name.encode()) > MAX_NAME_BYTES:
+        return f"is {len(name.encode())} bytes long in UTF-8; at most {MAX_NAME_BYTES} fit a folder name"
     if name.split(".")[0].rstrip().casefold() in _WINDOWS_NAMES:
         return "is reserved by Windows"
     if name.casefold() in _STORAGE_NAMES:
@@ -281,14 +281,16 @@ def _check_modules(value: Any) -> tuple[str, ...]:
     for index, item in enumerate(value):
         if not isinstance(item, str) or not item.isascii() or not all(map(str.isidentifier, item.split("."))):
             raise make_value_error(f"item {index} is {item!r}, which is not a module name", allowed)
-        if max(map(len, item.split("."))) > MAX_CHARACTERS:
-            raise make_value_error(f"item {index}, {item[:20]}..., is longer than {MAX_CHARACTERS} characters", allowed)
+        if max(map(len, item.split("."))) > MAX_NAME_CHARACTERS:
+            raise make_value_error(
+                f"item {index}, {item[:20]}..., is longer than {MAX_NAME_CHARACTERS} characters", allowed
+            )
         if item in value[:index]:
             raise make_value_error(f"{item} is in the list more than once", allowed)
     return tuple(value)
 
 
-_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS, "pattern": r"^[^.\s/\\][^/\\\n]*$"}
+_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARACTERS, "pattern": r"^[^.\s/\\][^/\\\n]*$"}
 _SEEDS_SCHEMA = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "uniqueItems": True}
 _RANGE_SCHEMA = {"type": "string", "pattern": "^[0-9]+-[0-9]+$"}
 _LENGTH_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1}, _RANGE_SCHEMA]}

@@ -181,7 +181,7 @@ def test_the_job_runs_a_sweep_file_with_options_that_exist() -> None:
     python, dash, module, verb, *arguments = shlex.split(job["entrypoint"])
     assert (python, dash, module, verb) == ("python", "-m", "orchestrator", "run")
     parsed = typer.main.get_command(app).commands[verb].make_context(verb, arguments).params  # type: ignore[attr-defined]
-    assert parsed["resume_begun"] and (ROOT / parsed["file"]).is_file()
+    assert parsed["resume"] and (ROOT / parsed["file"]).is_file()
 
 
 def test_the_image_is_pinned_to_the_versions_of_the_repository_and_is_not_of_root() -> None:

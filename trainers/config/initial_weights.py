@@ -48,7 +48,7 @@ class InitialWeights(Settings):
     strict: bool = setting(
         True, help="every tensor must fit; false: others are left out, and parameters without a tensor are drawn"
     )
-    source: str | None = setting(None, pinned_by="sha256", technical=True, help="what tables call these weights")
+    source: str | None = setting(None, pinned_by="sha256", technical=True, help="the name of these weights in tables")
 
     def cross_checks(self) -> Iterator[Problem]:
         """Yield problems of seeds that are not numbers, and of hashes that are invalid or do not match the files."""

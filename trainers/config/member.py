@@ -41,9 +41,9 @@ class TrainingConfig(Settings):
 
     steps: int = setting(low=1, below=2**32, help="optimizer steps")
     batch_size: int = setting(low=1, help="samples per step")
-    optimizer: Optimizer = setting("adamw", kind="optimizer", bare=True, help="how a gradient becomes a step")
+    optimizer: Optimizer = setting("adamw", kind="optimizer", bare=True, help="the update rule")
     loss: Loss | None = setting(
-        None, kind="loss", bare=True, help="what training minimizes; null: the loss of the task"
+        None, kind="loss", bare=True, help="the loss that training minimizes; null: the loss of the task"
     )
     learning_rate: float = setting(low=0.0, member=True, help="learning rate before its schedule")
     weight_decay: float = setting(0.0, low=0.0, member=True, help="decoupled weight decay")
@@ -124,7 +124,7 @@ class EvaluationConfig(Settings):
     every: int | None = setting(None, low=1, help="steps between evaluations; null: only at the end")
     samples: int = setting(2000, low=1, help="inputs per length")
     lengths: str | tuple[int, ...] = setting("all", help="`all`, or a list of lengths")
-    axis: str = setting("length", technical=True, help="what lengths count, for figures, such as depth or digits")
+    axis: str = setting("length", technical=True, help="the unit of lengths in figures, such as depth or digits")
     metrics: Mapping[str, Metric] | None = setting(
         None, kind="metric", labelled=True, identifies=False, help="metrics beside those of the task, by label"
     )

@@ -14,7 +14,7 @@ from search_spaces.grammar.problems import Findings
 from trainers.errors import locate_in_user_code
 
 MAX_STRUCTURES = 3  # whose code is tried
-MAX_CONFIGURATIONS = 50  # the first configurations of a sweep, in which structures are looked for
+MAX_SEARCHED_CONFIGURATIONS = 50  # the first configurations of a sweep, in which structures are looked for
 MAX_SECONDS = 60.0  # of CPU time; slower code is only tried up to this limit
 
 
@@ -27,7 +27,7 @@ def try_user_code(spec: SweepSpec, configurations: Iterable[Configuration], find
     members: dict[str, Member] = {}
     origin = ", ".join(spec.imports) or ("the program" if spec.program else "")
     origin = origin or ("evaluation.metrics" if spec.evaluation.get("metrics") else "")
-    for configuration in islice(configurations, MAX_CONFIGURATIONS) if origin else ():
+    for configuration in islice(configurations, MAX_SEARCHED_CONFIGURATIONS) if origin else ():
         member = configuration.build_member(spec.seeds[0])
         members.setdefault(member.structural_key, member)
         if len(members) == MAX_STRUCTURES:

@@ -224,7 +224,7 @@ def _find_copy(folder: Path, source: CodeSource) -> CodeSource:
 
 
 def _refuse_difference(source: CodeSource, recorded: CodeSource) -> CodeSource:
-    """Return the source; raises UserCodeError if its files differ from the recorded ones."""
+    """Return the source. Raises UserCodeError if its files differ from the recorded ones."""
     if source.sha256 != recorded.sha256:
         changed = join_first_few(list_differing_keys(recorded.files, source.files))
         raise UserCodeError(f"{recorded.module} in {source.root} differs from the recorded files ({changed})")

@@ -27,14 +27,14 @@ def make_table(
 
 
 def make_row_table(
-    names: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
+    axes: tuple[Sequence[tuple[str, int]], Sequence[str], Sequence[str]],
     steps_M: Sequence[int],
     rows: tuple[npt.NDArray[Any], ...],
 ) -> Any:
-    """Return a table of `rows`: indices into the members, averages and metrics of `names`, then lengths and values."""
-    (members, averages, metrics), (member_R, average_R, metric_R, length_R, value_R) = names, rows
+    """Return a table of `rows`: indices into the members, averages and metrics of `axes`, then lengths and values."""
+    (members, averages, metrics), (member_R, average_R, metric_R, length_R, value_R) = axes, rows
 
-    # Number the configurations; members have one and a seed.
+    # Columns of configurations and seeds, from the (config_id, seed) of each member.
     configurations = list(dict.fromkeys(config_id for config_id, _ in members))
     index_by_id = {config_id: index for index, config_id in enumerate(configurations)}
     config_M = np.array([index_by_id[config_id] for config_id, _ in members], dtype=np.int32)

@@ -121,13 +121,13 @@ def _restore_float(value: dict[str, Any]) -> Any:
 
 
 def read_ledger_bytes(folder: Path) -> bytes:
-    """Return the bytes of the ledger in `folder`; raises NotASweep, UnexpectedEntry, LedgerError."""
+    """Return the bytes of the ledger in `folder`. Raises NotASweep, UnexpectedEntry, LedgerError."""
     refuse_unexpected_folders(folder)
     return _read_ledger_file(folder, lambda file: file.read())
 
 
 def _read_ledger_file(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
-    """Return the bytes that `read` reads from the open ledger; raises NotASweep, UnexpectedEntry, LedgerError."""
+    """Return the bytes that `read` reads from the open ledger. Raises NotASweep, UnexpectedEntry, LedgerError."""
     path = folder / LEDGER_FILE
     refuse_unexpected_files(folder)
     try:

@@ -39,7 +39,7 @@ from orchestrator.text.wording import (
 )
 
 MAX_FAILURES = 20  # listed reasons
-MAX_CONFIGURATIONS = 12  # named for each reason
+MAX_NAMED_CONFIGURATIONS = 12  # named for each reason
 SCRIPT_FILES = (
     "state",
     "curves",
@@ -190,7 +190,7 @@ def _describe_seeds(summary: Summary, failed: Sequence[tuple[ConfigurationResult
         f"{make_label(summary.state.provenance, number)} seed{'s'[: len(numbers) > 1]} {format_ranges(numbers)}"
         for number, numbers in sorted(seeds.items())
     ]
-    return join_first_few(texts, MAX_CONFIGURATIONS)
+    return join_first_few(texts, MAX_NAMED_CONFIGURATIONS)
 
 
 def _render_commands(summary: Summary) -> str:

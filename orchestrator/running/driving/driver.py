@@ -101,7 +101,7 @@ class SweepDriver:
         self.stopped_by: Sequence[Limit] = ()  # the limits of the budget that have stopped the sweep
         self._budget = SweepBudget(spec, state, max_seconds)
         self._stop_file = state.folder / STOP_FILE
-        self.remove_stop_file()  # of a driver that was killed
+        self.remove_stop_file()  # left by a killed driver
 
         # Generations that are not drawn yet; the rest of the state comes from the ledger.
         self._generations = deque(search.list_generations(spec))

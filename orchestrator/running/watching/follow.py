@@ -50,7 +50,7 @@ def follow_sweep(
     progress = ProgressDisplay(console, state.name)
     driver = _DriverProbe(folder, timeout)
 
-    with progress.showing():
+    with progress.show_live():
         while state.end_status is None and driver.is_alive():
             progress.show_if_due(partial(meter.make_rows, state, driver.name))
             began = time.monotonic()

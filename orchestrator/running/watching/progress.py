@@ -12,7 +12,7 @@ from orchestrator.text.consoles import say
 
 PLAIN_SECONDS = 60.0
 LIVE_SECONDS = 0.25
-MAX_CHARACTERS = 99  # of a line
+MAX_LINE_CHARACTERS = 99
 PLAIN_TEXTS = {
     "configurations": "configurations {}",
     "seeds": "seeds {}",
@@ -38,7 +38,7 @@ class ProgressDisplay:
         self._line = ""
 
     @contextmanager
-    def showing(self) -> Iterator[None]:
+    def show_live(self) -> Iterator[None]:
         """Keep a live table up while the block runs, if the console is a terminal."""
         if not self._console.is_terminal:
             yield
@@ -78,13 +78,13 @@ class ProgressDisplay:
 
 
 def make_plain_line(rows: Sequence[tuple[str, str]]) -> str:
-    """Return the rows of the table as a line of at most MAX_CHARACTERS characters, without the least important ones."""
+    """Return the rows of the table as a line of MAX_LINE_CHARACTERS at most, without the least important rows."""
     texts, line = dict(rows), ""
     for label, words in PLAIN_TEXTS.items():
         text = texts.get(label, "-").partition(",")[0]
         part = f"{' · ' if line else ''}{words.format(text)}"
         if label == "configurations" and text.startswith("0/"):
             continue  # also an extended sweep begins with none, because all lack the new seeds
-        if text not in ("-", "0", "none yet") and len(line) + len(part) <= MAX_CHARACTERS:
+        if text not in ("-", "0", "none yet") and len(line) + len(part) <= MAX_LINE_CHARACTERS:
             line += part
     return line

@@ -24,7 +24,7 @@ from orchestrator.running.with_ray.scratch import make_scratch_folder
 from search_spaces import Resources
 
 PREFIX = "lw-ray-"  # short, as the paths of Ray's sockets must be
-MAX_PARENT_CHARACTERS = 24  # before PREFIX: of 103 that every system allows for a socket, Ray and PREFIX need 79
+MAX_PARENT_CHARACTERS = 24  # a socket path may have 103 characters; PREFIX and Ray's file names use 79
 OBJECT_STORE_BYTES = 256 * 2**20  # an evaluation of a pack is well under a megabyte
 QUIET = {"logging_level": logging.ERROR, "log_to_driver": False}
 
@@ -103,7 +103,7 @@ def start_local_ray(resources: Resources) -> None:
 def get_local_ray() -> LocalRay:
     """Return the local Ray whose start has begun, otherwise start one. The caller ends it."""
     if not _local_rays:
-        atexit.register(end_unused_ray)  # of a command that is refused, or interrupted before Ray was up
+        atexit.register(end_unused_ray)  # if the command is refused, or interrupted before it uses Ray
         _local_rays.append(LocalRay())
     return _local_rays[-1]
 
@@ -111,7 +111,7 @@ def get_local_ray() -> LocalRay:
 def end_unused_ray() -> None:
     """End a local Ray that was begun and that nobody has ended, at the end of the command."""
     if _local_rays:
-        logging.disable()  # of a start that the end of the interpreter cuts short
+        logging.disable()  # Ray logs errors if the interpreter exits during its start
     while _local_rays:
         _local_rays[-1].end()
 

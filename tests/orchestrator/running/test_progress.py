@@ -8,7 +8,7 @@ from orchestrator.running.watching.progress import ProgressDisplay, make_plain_l
 
 def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
     progress = ProgressDisplay(Console(), "plain")
-    with progress.showing():
+    with progress.show_live():
         for failed in ("3", "3", "4"):
             progress._show([("configurations", "1/6"), ("seeds failed", failed)])
     assert capsys.readouterr().out.splitlines() == [f"configurations 1/6 · failed {failed}" for failed in "34"]

@@ -146,7 +146,7 @@ class HalfParity(ScratchpadTask):
     '100=0.'
     """
 
-    scratchpad: str = setting(FULL, choices=(NONE, FULL), help="what comes before the answer: nothing, or parities")
+    scratchpad: str = setting(FULL, choices=(NONE, FULL), help="the text before the answer: none, or parities")
     size: int = setting(40, low=1, help="bits whose parity is asked for; as many irrelevant ones follow")
 
     vocabulary = SYMBOLS

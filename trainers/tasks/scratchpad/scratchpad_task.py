@@ -46,7 +46,7 @@ class ScratchpadTask(Task):
     scratchpad: str = setting(
         INDUCTIVE,
         choices=(NONE, FULL, INDUCTIVE),
-        help="what comes before the answer: nothing, states, or states that see only the previous one",
+        help="the text before the answer: none, all states, or states that see only the previous state",
     )
     row_form: str = setting(
         MASK,
