@@ -1,7 +1,7 @@
 """Collect the requested files of `lengthwise export`, check all of them, then write them."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import UserError, refuse_unwritable
@@ -9,6 +9,7 @@ from orchestrator.record.files.code import read_program
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarise
+from orchestrator.results.summary import Summary
 from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import format_command, format_count
 from trainers.files.atomic_file import write_atomic
@@ -44,6 +45,20 @@ class ExportRequest:
             check_ending(option, path, ending)
 
 
+@dataclass
+class _PlannedFiles:
+    """Files to write, with functions instead of contents, because weights may not fit into memory; lines to print."""
+
+    files: dict[Path, Callable[[], bytes]] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, path: Path, content: bytes | str, *notes: str) -> None:
+        """Add a file with notes for the user."""
+        encoded = content.encode() if isinstance(content, str) else content
+        self.files[path] = lambda: encoded
+        self.lines += [f"wrote {path}", *notes]
+
+
 def export(folder: Path, request: ExportRequest, *, force: bool = False) -> list[str]:
     """Write the requested files, and return lines to print.
 
@@ -51,79 +66,88 @@ def export(folder: Path, request: ExportRequest, *, force: bool = False) -> list
     (unless `force`) and for missing results; SweepFileError for an invalid labels file.
     """
     request.check()
-
-    # Everything is made before anything is written, so an error leaves no files behind. `files` has functions instead
-    # of contents, because weights may not fit into memory.
     state = SweepState.load(folder)
     summary = summarise(state)
-    files: dict[Path, Callable[[], bytes]] = {}
-    paths, lines = list[Path](), list[str]()
-
-    def add(path: Path, content: bytes | str, *notes: str) -> None:
-        encoded = content.encode() if isinstance(content, str) else content
-        paths.append(path)
-        files[path] = lambda: encoded
-        lines.extend([f"wrote {path}", *notes])
-
-    # Imports are local, because matplotlib and the others are slow to import.
     label_texts = {}
     if request.labels:
         from orchestrator.export.user_labels import read_labels
 
         label_texts = read_labels(request.labels, summary)
-    if request.best:
-        from orchestrator.export.best import make_best_file
 
-        # The exported file finds its modules and its program only in its own folder.
-        modules = state.spec.get("imports")
-        module_note = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
-        run_note = f"run it with: {format_command('run', request.best)}"
-        add(request.best, make_best_file(state, summary), *module_note, run_note)
-        for name, content in read_program(state).items():  # an equal file is not replaced
-            if not (target := request.best.parent / name).is_file() or target.read_bytes() != content:
-                add(target, content)
+    # Everything is made before anything is written, so an error leaves no files behind.
+    planned = _PlannedFiles()
+    if request.best:
+        _plan_best(planned, request.best, state, summary)
     if request.latex:
         from orchestrator.export.latex import make_latex_table
 
-        add(
-            request.latex,
-            make_latex_table(summary, label_texts),
-            "include it in a table of a document with \\usepackage{booktabs}",
-        )
+        note = "include it in a table of a document with \\usepackage{booktabs}"
+        planned.add(request.latex, make_latex_table(summary, label_texts), note)
     if request.figures:
-        from orchestrator.export.paper_figures import DEFAULT_SIZE, draw_paper_figures, make_caption, parse_size
-
-        inches = parse_size(request.size) if request.size else DEFAULT_SIZE
-        drawn = draw_paper_figures(summary, request.figures, request.to or Path(), inches, label_texts)
-        for path, content in drawn.items():
-            add(path, content)
-
-        # A paper must say what bands and points are; the figure itself has no room for it.
-        lines.append(f"for the caption: {make_caption(summary, label_texts)}")
-        if summary.searched:
-            lines.append(
-                "for hyperparameters: one point for each configuration, with the quartiles over its seeds; the star is "
-                "ranked first; line and band: medians and quartiles of neighbouring configurations, or of a category"
-            )
+        _plan_figures(planned, request, request.figures, summary, label_texts)
     if request.curves:
-        add(request.curves, read_curves(state).to_csv(index=False))
+        planned.add(request.curves, read_curves(state).to_csv(index=False))
     if request.weights:
-        from orchestrator.export.exported_weights import LOADER, collect_weights_files
-
-        tensor_files = collect_weights_files(state, request.weights)
-        files |= tensor_files
-        paths += tensor_files
-        count = format_count(len(tensor_files), "file")
-        lines += [f"wrote {count} of weights to {request.weights}; to load one in plain torch:"]
-        lines += LOADER.format(path=str(next(iter(tensor_files)))).splitlines()
+        _plan_weights(planned, request.weights, state)
 
     # All targets are checked first, so that an existing file leaves the others unwritten.
     new_parents = {
-        parent for path in paths for parent in path.parents if request.best and request.best.parent in parent.parents
+        parent
+        for path in planned.files
+        for parent in path.parents
+        if request.best and request.best.parent in parent.parents
     }
-    check_targets(paths, force=force, new_folders=(request.weights, request.to, *new_parents))
-    for path, read_content in files.items():
+    check_targets(list(planned.files), force=force, new_folders=(request.weights, request.to, *new_parents))
+    for path, read_content in planned.files.items():
         with refuse_unwritable(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, [read_content()])
-    return lines
+    return planned.lines
+
+
+# Imports are local, because matplotlib and the others are slow to import.
+
+
+def _plan_best(planned: _PlannedFiles, path: Path, state: SweepState, summary: Summary) -> None:
+    """Plan a sweep file of the first configuration, with the program beside it."""
+    from orchestrator.export.best import make_best_file
+
+    # The exported file finds its modules and its program only in its own folder.
+    modules = state.spec.get("imports")
+    module_note = (f"it imports {', '.join(modules)}: keep these modules beside it",) if modules else ()
+    planned.add(path, make_best_file(state, summary), *module_note, f"run it with: {format_command('run', path)}")
+    for name, content in read_program(state).items():  # an equal file is not replaced
+        if not (target := path.parent / name).is_file() or target.read_bytes() != content:
+            planned.add(target, content)
+
+
+def _plan_figures(
+    planned: _PlannedFiles, request: ExportRequest, form: str, summary: Summary, label_texts: Mapping[str, str]
+) -> None:
+    """Plan the figures of a paper in a format such as pdf, and say what their captions need."""
+    from orchestrator.export.paper_figures import DEFAULT_SIZE, draw_paper_figures, make_caption, parse_size
+
+    inches = parse_size(request.size) if request.size else DEFAULT_SIZE
+    drawn = draw_paper_figures(summary, form, request.to or Path(), inches, label_texts)
+    for path, content in drawn.items():
+        planned.add(path, content)
+
+    # A paper must say what bands and points are; the figure itself has no room for it.
+    planned.lines.append(f"for the caption: {make_caption(summary, label_texts)}")
+    if summary.searched:
+        planned.lines.append(
+            "for hyperparameters: one point for each configuration, with the quartiles over its seeds; the star is "
+            "ranked first; line and band: medians and quartiles of neighbouring configurations, or of a category"
+        )
+
+
+def _plan_weights(planned: _PlannedFiles, folder: Path, state: SweepState) -> None:
+    """Plan a file of weights for every member, and say how to load one."""
+    from orchestrator.export.exported_weights import LOADER, collect_weights_files
+
+    tensor_files = collect_weights_files(state, folder)
+    planned.files |= tensor_files
+    planned.lines += [
+        f"wrote {format_count(len(tensor_files), 'file')} of weights to {folder}; to load one in plain torch:"
+    ]
+    planned.lines += LOADER.format(path=str(next(iter(tensor_files)))).splitlines()

@@ -6,7 +6,7 @@ scores, and therefore on the number of seeds.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -183,34 +183,16 @@ def plan_extension(
     if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not selected_ids:
         raise UserError(f"--seeds {seeds}: the race of {sweep} has neither keep nor test; give --top, too")
     spec = parse_recorded(state.spec, f"{state.folder / SPEC_FILE} (to extend)", changes)
-
-    # Refuse additions that would change trained members or decided rounds, or that use seeds of a search again.
     added = require_extension(recorded, spec, sweep)
-    if (state.decisions or state.rungs) and (added.configurations or added.grids):
-        raise UserError(
-            f"{sweep}: its race has decided a round; allowed: more seeds (new sweep: lengthwise run FILE --name NAME)"
-        )
-    new_seeds = dict.fromkeys([*added.seeds, *(seed for new in seeds_by_id.values() for seed in new)])
-    reused_seeds = [seed for seed in new_seeds if seed in sweep_by_seed]
-    users = ", ".join(dict.fromkeys(sweep_by_seed[seed] for seed in reused_seeds))
-    if reused_seeds and CONFIRMS in state.provenance:
-        raise UserError(
-            f"--seeds: {format_ranges(reused_seeds)} were used by {users}; allowed in a confirmation: unused seeds"
-        )
-    if added == Extension() and not seeds_by_id:
-        advice = f"for more: --seeds {2 * len(recorded.seeds)}"
-        if state.end_status != "complete":
-            advice = f"to finish them: {format_command('resume', state.folder)}"
-        raise UserError(
-            f"{sweep}: nothing to add: it has {search.count_configurations(recorded)} configurations with seeds "
-            f"{format_ranges(recorded.seeds)}{_describe_additional_seeds(state)}; {advice}"
-        )
 
-    # Describe the extension to the user before anything is trained.
+    # The user reads what is added before anything is trained.
+    new_seeds = {*added.seeds, *(seed for new in seeds_by_id.values() for seed in new)}
+    reused_seeds = sorted(new_seeds & set(sweep_by_seed))
+    users = ", ".join(dict.fromkeys(sweep_by_seed[seed] for seed in reused_seeds))
+    _refuse_unusable_additions(state, recorded, added, seeds_by_id, reused_seeds, users)
     spec = _copy_edited_settings(spec, state, overrides)
     messages = _describe_extension(state, spec, added, seeds_by_id)
-    if reused_seeds := sorted(reused_seeds):
-        users = ", ".join(dict.fromkeys(sweep_by_seed[seed] for seed in reused_seeds))
+    if reused_seeds:
         messages.append(
             f"note: seeds {format_ranges(reused_seeds)} were used by {users}, which they can no longer confirm"
         )
@@ -224,6 +206,37 @@ def plan_extension(
             "a new sweep with more seeds may have other rounds"
         )
     return PlannedExtension(spec=spec, added=added, seeds_by_id=seeds_by_id, messages=messages)
+
+
+def _refuse_unusable_additions(
+    state: SweepState,
+    recorded: SweepSpec,
+    added: Extension,
+    seeds_by_id: Mapping[str, Sequence[int]],
+    reused_seeds: Sequence[int],
+    users: str,
+) -> None:
+    """Raise UserError for additions that change decided rounds, reuse seeds in a confirmation, or are empty.
+
+    `reused_seeds` are used by the sweeps `users`.
+    """
+    sweep = state.folder
+    if (state.decisions or state.rungs) and (added.configurations or added.grids):
+        raise UserError(
+            f"{sweep}: its race has decided a round; allowed: more seeds (new sweep: lengthwise run FILE --name NAME)"
+        )
+    if reused_seeds and CONFIRMS in state.provenance:
+        raise UserError(
+            f"--seeds: {format_ranges(reused_seeds)} were used by {users}; allowed in a confirmation: unused seeds"
+        )
+    if added == Extension() and not seeds_by_id:
+        advice = f"for more: --seeds {2 * len(recorded.seeds)}"
+        if state.end_status != "complete":
+            advice = f"to finish them: {format_command('resume', state.folder)}"
+        raise UserError(
+            f"{sweep}: nothing to add: it has {search.count_configurations(recorded)} configurations with seeds "
+            f"{format_ranges(recorded.seeds)}{_describe_additional_seeds(state)}; {advice}"
+        )
 
 
 def _copy_edited_settings(spec: SweepSpec, state: SweepState, overrides: Sequence[str]) -> SweepSpec:

@@ -27,6 +27,7 @@ PASSIVE = ("name", "description", "claims", "resources", "budget", "tracking", "
 """The keys that do not change results, so that a resumed sweep may have others."""
 
 Section = dict[str, Any]
+_PROGRAM_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": True}]}
 
 
 class Resources(Strict):
@@ -121,7 +122,7 @@ class SweepSpec(Strict):
         description="The task: its name and options. `lengthwise list` shows them. Task and model, or a program."
     )
     model: Section = Field(description="The model: its name and options.")
-    program: Section = Field(
+    program: Annotated[Section, WithJsonSchema(_PROGRAM_SCHEMA)] = Field(
         default_factory=dict,
         description="Your own training code in place of task and model: `command`, the words of a command line with "
         "placeholders, or `function`, a Python function. A text is a command.",

@@ -118,8 +118,8 @@ def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tm
         (dict(figures="pdf", size="0x2"), "--size 0x2: allowed: WIDTHxHEIGHT in inches"),
         (dict(latex=Path("no/such/t.tex")), "there is no folder no/such"),
         (dict(latex=Path("d.tex")), "is a folder; give the name of a file"),
-        (dict(latex=Path("a")), "--latex a: allowed: a name that ends with .tex"),
-        (dict(best=Path("a.yml2")), "--best a.yml2: allowed: a name that ends with .yaml"),
+        (dict(latex=Path("a")), "--latex a: has another ending; allowed: a name that ends with .tex"),
+        (dict(best=Path("a.yml2")), "--best a.yml2: has another ending; allowed: a name that ends with .yaml"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_in_a_sentence(small_sweep, asked, said, tmp_path, monkeypatch):
