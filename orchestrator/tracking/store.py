@@ -7,7 +7,7 @@ import sqlite3
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -18,6 +18,8 @@ from filelock import FileLock
 from mlflow.entities import Experiment, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from orchestrator.text.redaction import restore_password
 from orchestrator.tracking.address import (
@@ -69,12 +71,30 @@ def create_sqlite_store(uri: str) -> None:
         if not database.exists():
             with tempfile.TemporaryDirectory(prefix=".mlflow-", dir=database.parent) as folder:
                 new_database = Path(folder) / "new.db"
-                MlflowClient(f"sqlite:///{new_database}").search_experiments(max_results=1)
+                with _connect_without_sync():
+                    MlflowClient(f"sqlite:///{new_database}").search_experiments(max_results=1)
                 with closing(sqlite3.connect(new_database)) as connection, connection:
-                    # The default experiment contains the path of the current folder.
+                    # The default experiment contains the path of the current folder. This commit waits for the disk.
                     connection.execute("DELETE FROM experiments")
                 new_database.replace(database)
         MlflowClient(uri).search_experiments(max_results=1)  # creates a missing default experiment under the lock
+
+
+@contextmanager
+def _connect_without_sync() -> Iterator[None]:
+    """Open SQLite files without waiting for the disk: each of MLflow's hundred migrations would wait several times.
+
+    A later commit of a connection with the usual settings writes the whole file to the disk.
+    """
+
+    def turn_off(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA synchronous=OFF")
+
+    event.listen(Engine, "connect", turn_off)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", turn_off)
 
 
 def search_runs_by_tag(
