@@ -20,6 +20,7 @@ from rich.console import Console
 from orchestrator.code import user_code
 from tests.command_line import CommandLine
 from tests.shared import fill_once
+from tests.startup.sitecustomize import wait_for_no_disk
 from trainers.settings import registry
 
 REPOSITORY = Path(__file__).parents[1]
@@ -38,7 +39,7 @@ def pytest_configure() -> None:
     hypothesis.settings.load_profile("lengthwise")
     gc.disable()
     torch.set_num_threads(1)
-    os.fsync = lambda descriptor: None
+    wait_for_no_disk()
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="lengthwise-tests-")
     atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)

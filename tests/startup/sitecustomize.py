@@ -8,6 +8,7 @@ into CUDA_VISIBLE_DEVICES and its node. With ROOM such a GPU has room for so man
 With RUNS_OUT="2 20" packs of more than 2 members run out of memory once their evaluation at step 20 is recorded.
 """
 
+import contextlib
 import dataclasses
 import importlib.util
 import os
@@ -101,6 +102,19 @@ def run_out(train_pack):
     train_pack.train_pack = train_and_run_out
 
 
+def connect_without_sync(sqlite):
+    """Let no SQLite store that is opened through the module `sqlite3.dbapi2`, as MLflow's are, wait for the disk."""
+    connect = sqlite.connect
+
+    def connect_and_turn_off(*given, **options):
+        connection = connect(*given, **options)
+        with contextlib.suppress(sqlite.Error):  # it may be no database
+            connection.execute("PRAGMA synchronous=OFF")
+        return connection
+
+    sqlite.connect = connect_and_turn_off
+
+
 class Finder:
     """Changes a module when it is imported, by each of these functions."""
 
@@ -123,8 +137,16 @@ class Finder:
         return spec
 
 
+def wait_for_no_disk():
+    os.fsync = lambda descriptor: None
+    if "sqlite3.dbapi2" in sys.modules:
+        connect_without_sync(sys.modules["sqlite3.dbapi2"])
+    else:
+        sys.meta_path.insert(0, Finder("sqlite3.dbapi2", connect_without_sync))
+
+
 def begin():
-    os.fsync = lambda descriptor: None  # as in tests/conftest.py
+    wait_for_no_disk()
     if os.environ.get("FIGURES") != "drawn":
         sys.meta_path.insert(0, Finder("orchestrator.figures.drawing", leave_blank))
     known = {"HOLD": hold, "PRETENDED_GPUS": pretend_gpus, "RUNS_OUT": run_out}
