@@ -89,11 +89,9 @@ def test_a_committed_page_is_drawn_again_from_the_clone(
 ) -> None:
     """Without training: the text of the page is what the packed sweeps and the claims give today."""
     monkeypatch.setattr("orchestrator.claims.claims_page.write_small_png", lambda figure, path: blank(path, None))
-    claims = page.with_name("claims.yaml")
+    claims = load_claims(page.with_name("claims.yaml"))
     drawn = tmp_path / page.name
-    list(judge_claims(claims, tmp_path, drawn))
+    list(judge_claims(claims.path, tmp_path, drawn))
     assert drawn.read_text() == page.read_text()
-    packed = [
-        path for name in load_claims(claims).sweeps if (path := locate_packed(load_claims(claims), name)).exists()
-    ]
+    packed = [path for name in claims.sweeps if (path := locate_packed(claims, name)).exists()]
     assert packed and all(path.stat().st_size <= 300_000 for path in packed)
