@@ -15,7 +15,7 @@ from tests.orchestrator.running.ledgers import sets
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "short", "members"), [
-    ((), ("seeds=1", "tracking.enabled=false"), 8),
+    ((), ("seeds=1", "tracking.enabled=false", "search.configurations=2"), 2),
     (("--program",), ("seeds=1", "tracking.enabled=false", "space.config.lr={grid: [0.01]}"), 1),  # it imports torch
 ], ids=["own", "program"])  # fmt: skip
 def test_a_new_study_runs_as_it_is(

@@ -27,6 +27,7 @@ def by_name(quick: tuple[str, ...] = ()) -> pytest.MarkDecorator:
 def test_example(file: Path, lengthwise: CommandLine, tmp_path: Path) -> None:
     """In four steps one seed of the first grid point reports a value of its metric at each due step and length."""
     lengthwise.environment["PATH"] = os.pathsep.join([*map(str, BINARIES), os.environ["PATH"]])
+    lengthwise.environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # JAX compiles longer than it computes
     spec = load_sweep(file)
     short = [f"space.{key}={{grid: [{domain.values[0]}]}}" for key, domain in spec.space.items()]
     if spec.evaluation["every"]:
