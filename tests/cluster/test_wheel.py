@@ -37,13 +37,16 @@ objective: {metric: total_variation, average: raw, lengths: [4], direction: mini
 resources: {scheduler: local}
 tracking: {enabled: false}
 """
-# What needs files of the package that are no modules, in one process.
+# A sweep, and what needs files of the package that are no modules, in one process.
 VERBS = """
 import sys
+import orchestrator
 from orchestrator.cli.main import main
 
+print(orchestrator.__file__)
 storage = sys.argv[1]
 for words in (
+    ["run", "mine.yaml", "--storage", storage],
     ["list", "sweeps", "--storage", storage],
     ["init", "own"],
     ["validate", "own/sweep.yaml"],
@@ -86,13 +89,11 @@ def test_a_study_runs_from_a_wheel(unpacked: Path, tmp_path: Path) -> None:
     path = os.pathsep.join([str(unpacked), str(STARTUP)])  # it is before the installed clone; figures are left blank
     environment = {**os.environ, "PYTHONPATH": path}
 
-    def run(*words: str) -> str:
-        done = subprocess.run([sys.executable, *words], cwd=study, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    assert run("-c", "import orchestrator; print(orchestrator.__file__)").startswith(str(unpacked))
-    assert "1 of 1 configurations" in run("-m", "orchestrator", "run", "mine.yaml", "--storage", str(storage))
+    command = [sys.executable, "-c", VERBS, str(storage)]
+    done = subprocess.run(command, cwd=study, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith(str(unpacked)) and "1 of 1 configurations" in done.stdout
     assert (storage / "mine" / "report.html").is_file()
-    assert "mine" in run("-c", VERBS, str(storage))
+    listed = done.stdout[done.stdout.index("1 of 1 configurations") :]
+    assert any(line.split()[:1] == ["mine"] for line in listed.splitlines()), done.stdout
     assert (study / "own" / "my_task.py").is_file() and (study / "script" / "train.py").is_file()
