@@ -147,16 +147,16 @@ def _list_effects(summary: Summary) -> Iterator[dict[str, Any]]:
                 "at": outcome.lengths_text,
                 "n": effect.count,
                 "unit": effect.unit,
-                "correlation": _list_finite(effect.correlation, effect.low, effect.high),
+                "correlation": _encode_ends(effect.correlation, effect.low, effect.high),
                 "differences": [
                     {
                         "value": f"{pair.value} - {pair.against}",
-                        "ends": _list_finite(pair.difference, pair.low, pair.high),
+                        "ends": _encode_ends(pair.difference, pair.low, pair.high),
                     }
                     for pair in effect.differences
                 ],
                 "slopes": [
-                    {"value": slope.value, "ends": _list_finite(slope.coefficient, slope.low, slope.high)}
+                    {"value": slope.value, "ends": _encode_ends(slope.coefficient, slope.low, slope.high)}
                     for slope in effect.partial.slopes
                 ],
                 "importance": _make_finite(effect.importance.share),
@@ -272,9 +272,9 @@ def _thin_steps(steps: Sequence[int], count: int) -> list[int]:
     return [steps[index] for index in sorted(set(indices.tolist()))]
 
 
-def _list_finite(*numbers: float) -> list[float | None]:
-    """Return a value and the ends of its interval for JSON."""
-    return [*map(_make_finite, numbers)]
+def _encode_ends(*numbers: float) -> list[float | str | None]:
+    """Return a value and the ends of its interval for JSON: None for NaN, "inf" and "-inf" for infinite ones."""
+    return [str(number) if math.isinf(number) else _make_finite(number) for number in numbers]
 
 
 def _make_finite(value: float | None) -> float | None:

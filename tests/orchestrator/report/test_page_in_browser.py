@@ -543,3 +543,31 @@ def test_the_axis_of_equal_outcomes_begins_at_zero(tab, tmp_path, synthetic_swee
         shown = tab.read(texts.format(picture))
         assert "0.0" in shown or "0" in shown
         assert not [text for text in shown if text.startswith(("-", "\u2212"))]
+
+
+@pytest.mark.parametrize(("direction", "side"), [("minimize", "above"), ("maximize", "below")])
+def test_infinite_ends_of_effects_are_arrows_towards_the_worse_values(direction, side, tab, tmp_path, synthetic_sweep):
+    """Of the seeds of a value one failed, of those of another half: an infinite end, and an infinite difference."""
+    values = [{"training.batch_size": size} for size in (8, 16, 32)]
+    failed = {(1, 0): 60} | {(2, seed): 60 for seed in range(5)}
+    spec = {"search.sampler": "grid", "space": {"training.batch_size": {"grid": [8, 16, 32]}}}
+    if direction == "maximize":
+        spec |= {"objective.metric": "margin", "objective.direction": "maximize"}
+    path, _ = write_report(synthetic_sweep(tmp_path / direction, values, 8, curve, failed, spec=spec).folder)
+    tab.problems.clear()
+    tab.open(path.as_uri())
+    infinity = {"above": "+inf", "below": "-inf"}[side]
+    effects = "[...document.querySelectorAll('#effects .effect')].filter(e => e.textContent.includes(': '))"
+    texts = tab.read(f"{effects}.map(e => e.textContent)")
+    assert [text.partition(":")[0] for text in texts] == ["16 - 8", "32 - 8"]
+    assert infinity in re.split(r"[\[\], ]+", texts[0].partition("[")[2]), texts
+    assert texts[1].partition(": ")[2].startswith(f"{infinity} ["), texts
+    arrows = "[...e.querySelectorAll('.beyond')].map(a => a.classList[1])"
+    assert tab.read(f"{effects}.map(e => {arrows})") == [[side], [side, side]]  # of the interval, and of the difference
+
+    # No picture leaves its cell, neither here nor where seeds are compared.
+    outside = tab.read(
+        "[...document.querySelectorAll('#effects svg *, #comparison svg *')].filter(e => { const a = e.getBoundingClientRect(),"
+        "b = e.ownerSVGElement.getBoundingClientRect(); return a.left < b.left - 1 || a.right > b.right + 1 }).length"
+    )
+    assert outside == 0 and tab.problems == []

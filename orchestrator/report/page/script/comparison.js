@@ -63,20 +63,28 @@ function compareSeeds(c, d, group) {
 }
 
 // A small picture of an interval around 0, from -limit to limit, below the differences of seeds as dots. Its square is
-// filled if it excludes 0 and may be read as an effect.
+// filled if it excludes 0 and may be read as an effect. Infinite numbers are arrows at the edge.
 function drawInterval(value, low, high, limit, dots = [], mayFill = true) {
-  const width = 130, height = 22, middle = dots.length ? 15 : height / 2, x = d3.scaleLinear([-limit, limit], [6, width - 6]).clamp(true);
+  const width = 130, height = 22, middle = dots.length ? 15 : height / 2, x = d3.scaleLinear([-limit, limit], [14, width - 14]);
+  const isInfinite = end => Math.abs(end) === Infinity, edge = end => end > 0 ? width - 1 : 1;
   const hasInterval = low !== null && !Number.isNaN(low), hasValue = value !== null && !Number.isNaN(value);
   const svg = d3.create("svg").attr("width", width).attr("height", height).attr("role", "img")
     .attr("aria-label", hasInterval ? `${formatSigned(value)}, from ${formatSigned(low)} to ${formatSigned(high)}` : formatSigned(value));
   svg.append("line").attr("x1", x(0)).attr("x2", x(0)).attr("y1", 1).attr("y2", height - 1)
     .attr("stroke", "#9aa4af").attr("stroke-dasharray", "2 2");
-  svg.selectAll("circle").data(dots).join("circle").attr("cx", dot => x(dot)).attr("cy", 5).attr("r", 2.4)
+  const drawArrow = (end, y, size) => svg.append("path").attr("class", `beyond ${end > 0 ? "above" : "below"}`)
+    .attr("d", `M${edge(end) - Math.sign(end) * 1.6 * size},${y - size}L${edge(end)},${y}l${-Math.sign(end) * 1.6 * size},${size}Z`);
+  svg.selectAll("circle").data(dots.filter(Number.isFinite)).join("circle").attr("cx", dot => x(dot)).attr("cy", 5).attr("r", 2.4)
     .attr("fill", "#8a94a0").attr("opacity", .7);
-  if (hasInterval)
-    svg.append("line").attr("x1", x(low)).attr("x2", x(high)).attr("y1", middle).attr("y2", middle)
+  for (const dot of dots.filter(isInfinite)) drawArrow(dot, 5, 2.4).attr("fill", "#8a94a0").attr("opacity", .7);
+  if (hasInterval) {
+    const [from, to] = [low, high].map(end => isInfinite(end) ? edge(end) : x(end));
+    svg.append("line").attr("class", "interval").attr("x1", from).attr("x2", to).attr("y1", middle).attr("y2", middle)
       .attr("stroke", "#1c2127").attr("stroke-width", 2);
-  if (hasValue)
+    for (const end of [low, high].filter(isInfinite)) drawArrow(end, middle, 3).attr("fill", "#1c2127");
+  }
+  if (isInfinite(value)) drawArrow(value, middle, 4.5).attr("fill", mayFill && (low > 0 || high < 0) ? "#1c2127" : "#fff").attr("stroke", "#1c2127");
+  else if (hasValue)
     svg.append("rect").attr("x", x(value) - 3.5).attr("y", middle - 3.5).attr("width", 7).attr("height", 7)
       .attr("fill", mayFill && (low > 0 || high < 0) ? "#1c2127" : "#fff").attr("stroke", "#1c2127").attr("stroke-width", 1.5);
   return svg.node();

@@ -158,7 +158,7 @@ function drawEffects() {
   }
 
   // A row for each difference and slope; equal quantities are drawn on the same scale.
-  const limitOf = key => d3.max(effects.flatMap(effect => effect[key].flatMap(({ends}) => ends)), Math.abs) || 1;
+  const limitOf = key => d3.max(effects.flatMap(effect => effect[key].flatMap(({ends}) => ends)).filter(Number.isFinite), Math.abs) || 1;
   const slopeLimit = limitOf("slopes"), differenceLimit = limitOf("differences");
   const format = ([value, low, high]) => {
     if (value === null) return "-";

@@ -1,7 +1,9 @@
 // What the page shows and what is chosen on it. These files become one script in the order of render.py.
 // orchestrator/report/page/data.py makes the JSON in #data and describes it. A configuration is named by its index c
 // in page.configurations, which are in the order of their ranks.
-const page = JSON.parse(document.getElementById("data").textContent);
+const INFINITE = {inf: Infinity, "-inf": -Infinity}; // JSON has no number for them
+const page = JSON.parse(document.getElementById("data").textContent,
+  (key, value) => key === "ends" ? value.map(end => INFINITE[end] ?? end) : value);
 const configurations = page.configurations, C = configurations.length, S = page.seeds;
 const GROUPS = ["test", "selection", "trained"];
 const FIRST = "#c2410c", SECOND = "#0f766e", OPEN = "#8a94a0"; // distinct also for the colour-blind
@@ -83,7 +85,7 @@ const formatNumber = x => {
   if (x === Infinity) return page.judged.infinite;
   return x === -Infinity ? "-inf" : Number(x).toPrecision(3).replace(/e([+-])(\d)$/, "e$10$2");
 };
-const formatSigned = x => (x > 0 ? "+" : "") + formatNumber(x);
+const formatSigned = x => x === Infinity ? "+inf" : (x > 0 ? "+" : "") + formatNumber(x);
 const formatRanges = lengths => { // "1-5, 8"
   const ranges = [];
   for (const length of lengths) {
