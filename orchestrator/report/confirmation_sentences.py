@@ -62,6 +62,15 @@ def describe_confirmation_briefly(confirmation: Confirmation) -> str:
     return f"On {seeds} {standing}; {verdict}{caveat}." if standing else f"On {seeds} {verdict}{caveat}."
 
 
+def describe_confirmed_pair(confirmation: Confirmation) -> str:
+    """Return the comparison of the search's first two configurations on fresh seeds, as a sentence."""
+    assert confirmation.comparison is not None
+    first, second = (format_label(row.number) for row in confirmation.rows[:2])
+    seeds = f"{'other' if confirmation.reused_seeds else 'fresh'} seeds {format_ranges(confirmation.seeds)}"
+    verdict = describe_verdict(confirmation.comparison, first, second, with_metric=False)
+    return f"On {seeds}: {verdict[0].lower()}{verdict[1:]}"
+
+
 def _describe_standing(confirmation: Confirmation) -> str:
     """Return as text whether the search's first configuration is first in its confirmation; empty if unknown."""
     leaders = confirmation.leaders

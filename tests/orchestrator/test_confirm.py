@@ -408,7 +408,11 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
         assert "Scores: " in with_scores and "Scores: " not in told
         assert result.objective.metric in make_answers(result)[1] and result.objective.metric not in with_scores
         assert len(told) < 240
-    assert make_page_data(search, read_curves(state))["confirmations"] == 1  # where the page continues its answers
+    data = make_page_data(search, read_curves(state))
+    assert data["confirmations"] == 1  # where the page continues its answers
+    (pair,) = data["confirmed_pairs"]  # beside the comparison on the seeds of the search
+    assert pair["labels"] == [best, second] and clear[gain].lower() in pair["sentence"]
+    assert make_page_data(child, read_curves(child.state))["confirmed_pairs"] == []
 
 
 def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searched, synthetic_sweep, tmp_path):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator.record.files.code import import_recorded
+from orchestrator.report.confirmation_sentences import describe_confirmed_pair
 from orchestrator.report.lead_sentences import make_extend_command
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configuration_tables import (
@@ -31,7 +32,7 @@ from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import choose_evaluations
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, spans_decades
-from orchestrator.text.wording import compact_value, shorten_keys
+from orchestrator.text.wording import compact_value, format_label, shorten_keys
 
 MAX_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
 GROUPS = ("trained", "selection", "test")
@@ -52,6 +53,7 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "fresh": has_fresh_seeds(summary),
         "confirmations": len(read_confirmations(summary)),
         "confirmed": any(confirmation.comparison is not None for confirmation in read_confirmations(summary)),
+        "confirmed_pairs": [*_list_confirmed_pairs(summary)],
         "axis": summary.axis,
         "more_seeds": make_extend_command(summary),
         "judged": {
@@ -84,6 +86,16 @@ def has_fresh_seeds(summary: Summary) -> bool:
     """Return whether this is a confirmation on seeds that its search has not used."""
     reused = any(confirmation.reused_seeds for confirmation in read_confirmations(summary))
     return bool(read_search_labels(summary.state.provenance)) and not reused
+
+
+def _list_confirmed_pairs(summary: Summary) -> Iterator[dict[str, Any]]:
+    """Yield the labels of the two configurations that each finished confirmation compares, and what it says of them."""
+    for confirmation in read_confirmations(summary):
+        if confirmation.comparison is not None and confirmation.name != summary.name:
+            yield {
+                "labels": [format_label(row.number) for row in confirmation.rows[:2]],
+                "sentence": describe_confirmed_pair(confirmation),
+            }
 
 
 def _describe_configuration(

@@ -150,15 +150,25 @@ def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_a
 ):
     confirmed = tmp_path / "confirmed.html"
     text = written.read_text().replace('"confirmations":0', '"confirmations":1')
-    confirmed.write_text(text.replace('"confirmed":false', f'"confirmed":{json.dumps(has_ended)}'))
+    text = text.replace('"confirmed":false', f'"confirmed":{json.dumps(has_ended)}')
+    first, second, third = re.findall(r'"label":"(#\d+)"', text)[:3]
+    pairs = [{"labels": [second, first], "sentence": "On fresh seeds."}] * has_ended
+    confirmed.write_text(text.replace('"confirmed_pairs":[]', f'"confirmed_pairs":{json.dumps(pairs)}'))
     tab.open(confirmed.as_uri())
     verdict = tab.read("document.querySelector('.verdict').textContent")
     best = tab.read(ROWS)[0]
     if has_ended:
-        assert tab.read("document.querySelector('#lead')") is None and f"which favour {best}: " in verdict
+        assert tab.read("document.querySelector('#lead')") is None and verdict.startswith(f"On the seeds that chose {best}: {best} ")
+        assert verdict.endswith(". On fresh seeds.")
+        tab.click('#table tr[data-c="2"]')  # a pair that nothing has confirmed
+        verdict = tab.read("document.querySelector('.verdict').textContent")
+        assert "fresh" not in verdict and f" {third} " in verdict
+        tab.set("#metric", 1)
+        tab.click('#table tr[data-c="1"]')
+        assert "fresh" not in tab.read("document.querySelector('.verdict').textContent")
     else:
         assert "in the search" in tab.read("document.querySelector('#lead b').textContent")
-        assert "which favour" not in verdict
+        assert verdict.startswith(f"{best} ")
 
 
 def test_the_verdict_has_the_sign_of_the_table(page):

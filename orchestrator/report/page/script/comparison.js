@@ -126,8 +126,13 @@ function drawComparison() {
   box.replaceChildren(make("h2", `${labels[0]} against ${labels[1]}, seed by seed`));
   const isFirstAlone = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
   const isFavoured = isFirstAlone && page.confirmed && !page.fresh && [first, second].includes(ranked[0]);
-  const seeds = isFavoured ? `On the search's own seeds, which favour ${configurations[ranked[0]].label}: ` : "";
-  if (comparisons.length) box.append(make("p", seeds + describeComparison(comparisons[0], first, second), {class: "verdict"}));
+  const isJudged = metricName() === formatMetric(page.judged.metric, page.judged.average);
+  const answers = isJudged ? page.confirmed_pairs.filter(pair => labels.every(label => pair.labels.includes(label))) : [];
+  const seeds = isFavoured ? `On the seeds that chose ${configurations[ranked[0]].label}: ` : answers.length ? "In the search: " : "";
+  if (comparisons.length) {
+    const verdict = seeds + describeComparison(comparisons[0], first, second);
+    box.append(make("p", [verdict, ...answers.map(({sentence}) => sentence)].join(" "), {class: "verdict"}));
+  }
 
   // The table: a row for each group of lengths, all pictures on the same scale.
   const ends = comparisons.flatMap(({low, high, difference, differences}) => [low, high, difference, ...differences]);
