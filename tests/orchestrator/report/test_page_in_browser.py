@@ -174,6 +174,8 @@ def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_a
 def test_the_verdict_has_the_sign_of_the_table(page):
     verdict = page.read("document.querySelector('.verdict').textContent")
     minuend = page.read("document.querySelector('#comparison tbody td:nth-child(4)').textContent")
+    assert page.read("document.querySelector('#comparison th:nth-child(4)').textContent") == "median of A - B"
+    assert "difference of the medians" in page.read("document.querySelector('#comparison').textContent")
     assert " is better than " in verdict and f" is {minuend} [" in verdict, (verdict, minuend)
 
 

@@ -134,11 +134,13 @@ function drawComparison() {
     box.append(make("p", [verdict, ...answers.map(({sentence}) => sentence)].join(" "), {class: "verdict"}));
   }
 
+  const isPaired = comparisons.some(({paired}) => paired);
+
   // The table: a row for each group of lengths, all pictures on the same scale.
   const ends = comparisons.flatMap(({low, high, difference, differences}) => [low, high, difference, ...differences]);
   const limit = d3.max(ends.filter(Number.isFinite), Math.abs) || 1;
   const table = makeTable(
-    ["at lengths", "median A", "median B", "A - B", "interval (at least 95 %)", "each seed", "pairs of seeds", "p"],
+    ["at lengths", "median A", "median B", isPaired ? "median of A - B" : "A - B", "interval (at least 95 %)", "each seed", "pairs of seeds", "p"],
     comparisons.map(({group, lengths, medians, difference, low, high, differences, paired, n, p}) => [
       `${group} ${formatRanges(lengths)}`, formatNumber(medians[0]), formatNumber(medians[1]), formatSigned(difference),
       Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
@@ -159,7 +161,7 @@ function drawComparison() {
     table,
     make("p", [
       `Differences of ${metricName()} at the judged evaluation${sign}.`,
-      "Of each pair of equal seeds; the interval lies between two of the sorted differences and assumes no distribution, p is that of the exact sign test.",
+      ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences and assumes no distribution, p is that of the exact sign test."] : []),
       page.fresh ? "These seeds are fresh: no search ranked by them."
         : "Neither is corrected for how the pair was picked: the first by rank is partly luck, and only fresh seeds (lengthwise confirm) favour none.",
       ...reasons.map(reason => `${reason[0].toUpperCase()}${reason.slice(1)}.`),
