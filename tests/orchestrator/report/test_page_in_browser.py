@@ -158,7 +158,8 @@ def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_a
     verdict = tab.read("document.querySelector('.verdict').textContent")
     best = tab.read(ROWS)[0]
     if has_ended:
-        assert tab.read("document.querySelector('#lead')") is None and verdict.startswith(f"On the seeds that chose {best}: {best} ")
+        assert tab.read("document.querySelector('#lead')") is None
+        assert verdict.startswith(f"On the seeds that chose {best}: {best} ")
         assert verdict.endswith(". On fresh seeds.")
         tab.click('#table tr[data-c="2"]')  # a pair that nothing has confirmed
         verdict = tab.read("document.querySelector('.verdict').textContent")
@@ -359,6 +360,15 @@ def test_dots_of_seeds_stand_apart_from_the_interval(page):
     assert len(circles) == 3 * 8 and len(squares) == 3
     for n, (top, _) in enumerate(squares):
         assert max(bottom for _, bottom in circles[8 * n : 8 * n + 8]) <= top
+
+    # Each row uses the width of its picture.
+    farthest = page.read(
+        "[...document.querySelectorAll('#comparison svg')].map(svg => { const box = svg.getBoundingClientRect(),"
+        "middle = (box.left + box.right) / 2;"
+        "const dots = [...svg.querySelectorAll('circle')].map(e => e.getBoundingClientRect());"
+        "return Math.max(...dots.map(dot => Math.abs((dot.left + dot.right) / 2 - middle))) / box.width })"
+    )
+    assert len(farthest) == 3 and all(part > 0.4 for part in farthest)
 
 
 def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_sweep):
@@ -579,7 +589,7 @@ def test_infinite_ends_of_effects_are_arrows_towards_the_worse_values(direction,
 
     # No picture leaves its cell, neither here nor where seeds are compared.
     outside = tab.read(
-        "[...document.querySelectorAll('#effects svg *, #comparison svg *')].filter(e => { const a = e.getBoundingClientRect(),"
-        "b = e.ownerSVGElement.getBoundingClientRect(); return a.left < b.left - 1 || a.right > b.right + 1 }).length"
+        "[...document.querySelectorAll('#effects svg *, #comparison svg *')].filter(e => {"
+        "const a = e.getBoundingClientRect(), b = e.ownerSVGElement.getBoundingClientRect(); return a.left < b.left - 1 || a.right > b.right + 1 }).length"
     )
     assert outside == 0 and tab.problems == []

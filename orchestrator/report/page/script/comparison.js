@@ -64,8 +64,8 @@ function compareSeeds(c, d, group) {
 
 // A small picture of an interval around 0, from -limit to limit, below the differences of seeds as dots. Its square is
 // filled if it excludes 0 and may be read as an effect. Infinite numbers are arrows at the edge.
-function drawInterval(value, low, high, limit, dots = [], mayFill = true) {
-  const width = 130, height = 22, middle = dots.length ? 15 : height / 2, x = d3.scaleLinear([-limit, limit], [14, width - 14]);
+function drawInterval(value, low, high, limit, {dots = [], mayFill = true, width = 130} = {}) {
+  const height = 22, middle = dots.length ? 15 : height / 2, x = d3.scaleLinear([-limit, limit], [14, width - 14]);
   const isInfinite = end => Math.abs(end) === Infinity, edge = end => end > 0 ? width - 1 : 1;
   const hasInterval = low !== null && !Number.isNaN(low), hasValue = value !== null && !Number.isNaN(value);
   const svg = d3.create("svg").attr("width", width).attr("height", height).attr("role", "img")
@@ -136,15 +136,16 @@ function drawComparison() {
 
   const isPaired = comparisons.some(({paired}) => paired);
 
-  // The table: a row for each group of lengths, all pictures on the same scale.
-  const ends = comparisons.flatMap(({low, high, difference, differences}) => [low, high, difference, ...differences]);
-  const limit = d3.max(ends.filter(Number.isFinite), Math.abs) || 1;
+  // The table: a row for each group of lengths. Each picture has its own scale, because differences may grow tenfold with length.
+  const limitOf = ({low, high, difference, differences}) =>
+    d3.max([low, high, difference, ...differences].filter(Number.isFinite), Math.abs) || 1;
+  const width = innerWidth < 700 ? 160 : 280;
   const table = makeTable(
     ["at lengths", "median A", "median B", isPaired ? "median of A - B" : "A - B", "interval (at least 95 %)", "each seed", "pairs of seeds", "p"],
-    comparisons.map(({group, lengths, medians, difference, low, high, differences, paired, n, p}) => [
+    comparisons.map(({group, lengths, medians, difference, low, high, differences, paired, n, p}, row) => [
       `${group} ${formatRanges(lengths)}`, formatNumber(medians[0]), formatNumber(medians[1]), formatSigned(difference),
       Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
-      drawInterval(difference, low, high, limit, differences.filter(value => !Number.isNaN(value))),
+      drawInterval(difference, low, high, limitOf(comparisons[row]), {dots: differences.filter(value => !Number.isNaN(value)), width}),
       paired ? String(n) : "not paired", Number.isNaN(p) ? "-" : p.toPrecision(3),
     ]));
   table.querySelectorAll("tbody tr").forEach((row, index) => {
@@ -160,7 +161,7 @@ function drawComparison() {
     swap,
     table,
     make("p", [
-      `Differences of ${metricName()} at the judged evaluation${sign}.`,
+      `Differences of ${metricName()} at the judged evaluation${sign}; each row of pictures has its own scale.`,
       ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences and assumes no distribution, p is that of the exact sign test."] : []),
       page.fresh ? "These seeds are fresh: no search ranked by them."
         : "Neither is corrected for how the pair was picked: the first by rank is partly luck, and only fresh seeds (lengthwise confirm) favour none.",

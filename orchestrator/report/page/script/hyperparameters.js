@@ -167,7 +167,7 @@ function drawEffects() {
   const makeEffect = (line, limit, mayFill) => {
     const cell = make("div", undefined, {class: "effect"});
     if (!line || line.ends[0] === null) return cell;
-    cell.append(make("span", `${line.value ? `${line.value}: ` : ""}${format(line.ends)}`), drawInterval(...line.ends, limit, [], mayFill));
+    cell.append(make("span", `${line.value ? `${line.value}: ` : ""}${format(line.ends)}`), drawInterval(...line.ends, limit, {mayFill}));
     return cell;
   };
   const body = [], hasImportance = effects.some(effect => effect.importance !== null);
