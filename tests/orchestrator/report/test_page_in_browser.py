@@ -226,6 +226,13 @@ def test_the_evaluation_is_named_in_words(page):
     assert slider[0] < sum(text) / 2 < slider[1], "on one line"
 
 
+def test_the_table_names_its_metric_and_that_the_curves_have_another(page):
+    caption = "document.querySelector('#table caption').textContent"
+    assert page.read(caption).startswith("total_variation (ema), ") and "invalid_mass" not in page.read(caption)
+    page.set("#metric", 1)
+    assert page.read(caption).startswith("total_variation (ema), ") and "invalid_mass (ema)" in page.read(caption)
+
+
 def test_switches_change_the_curves(page):
     seen = [page.read(CURVES)]
     for selector, value, event in (

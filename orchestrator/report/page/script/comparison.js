@@ -126,7 +126,7 @@ function drawComparison() {
   box.replaceChildren(make("h2", `${labels[0]} against ${labels[1]}, seed by seed`));
   const isFirstAlone = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
   const isFavoured = isFirstAlone && page.confirmed && !page.fresh && [first, second].includes(ranked[0]);
-  const isJudged = metricName() === formatMetric(page.judged.metric, page.judged.average);
+  const isJudged = metricName() === judgedName;
   const answers = isJudged ? page.confirmed_pairs.filter(pair => labels.every(label => pair.labels.includes(label))) : [];
   const seeds = isFavoured ? `On the seeds that chose ${configurations[ranked[0]].label}: ` : answers.length ? "In the search: " : "";
   if (comparisons.length) {

@@ -25,8 +25,7 @@ function outcomeScale(bottom, top) {
 function drawPoints() {
   const box = $("points"), lengths = describeLengths(state.outcome), isOneLength = /^ \d+$/.test(lengths);
   const measure = isOneLength ? `value at the ${state.outcome} length` : `mean over the ${state.outcome} lengths`;
-  const outcome = formatMetric(page.judged.metric, page.judged.average);
-  $("outcome-note").replaceChildren(...keepTogether(`${outcome}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}${axes.some(axis => !axis.outcome && (!axis.number || axis.ticks)) ? "; points of equal values are spread sideways" : ""}.${failed.length ? " \u00d7: no median, because seeds failed." : ""}`));
+  $("outcome-note").replaceChildren(...keepTogether(`${judgedName}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}${axes.some(axis => !axis.outcome && (!axis.number || axis.ticks)) ? "; points of equal values are spread sideways" : ""}.${failed.length ? " \u00d7: no median, because seeds failed." : ""}`));
 
   // As many panels in a row as have room, and as equal rows as possible.
   const panels = axes.filter(axis => !axis.outcome).toSorted(byStrength);

@@ -99,6 +99,7 @@ const shorten = value => {
   return value.length > 14 ? `${value.slice(0, 13)}...` : value;
 };
 const formatMetric = (metric, average) => average === "raw" ? metric : `${metric} (${average})`;
+const judgedName = formatMetric(page.judged.metric, page.judged.average);
 const metricName = () => formatMetric(page.metrics[state.m].name, page.averages[state.a]);
 const groupsOf = (c, m) => page.groups[configurations[c].groups[page.metrics[m].name]] || {};
 const describeLengths = group => { // of the judged metric, such as " 8-19"; empty if configurations have different ones

@@ -64,7 +64,8 @@ function drawTable() {
     row.addEventListener("keydown", pointByKey);
     tbody.append(row);
   }
-  table.replaceChildren(thead, tbody);
+  const others = metricName() === judgedName ? "" : `, not ${metricName()} of the curves`;
+  table.replaceChildren(make("caption", `${judgedName}, the metric of the objective${others}`), thead, tbody);
 
   // Name the columns beyond the edge, and offer the rows that are not shown.
   const edge = table.parentElement.clientWidth + 1;
