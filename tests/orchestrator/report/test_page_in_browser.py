@@ -248,6 +248,30 @@ def test_switches_change_the_curves(page):
     assert page.read(CURVES) == seen[-1] and page.read("location.hash") == kept  # as the page of a running sweep does
 
 
+def test_labels_of_a_logarithmic_axis_are_powers_beside_the_title(tab, tmp_path, synthetic_sweep):
+    def small(number, seed, average, metric, lengths, step):
+        return 10.0 ** (-8 + 0.5 * (lengths - 1) + 0.1 * number)
+
+    values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(3)]
+    path, _ = write_report(synthetic_sweep(tmp_path / "small", values, 2, small).folder)
+    tab.problems.clear()
+    tab.open(path.as_uri())
+    tab.set("#scale", "log")
+    texts = tab.read("[...document.querySelectorAll('#curves g .tick text')].map(e => e.textContent)")
+    powers = [text for text in texts if "e" in text or "." in text]
+    assert len(powers) > 3 and all(re.fullmatch(r"1e-\d", text) for text in powers), texts
+    texts = tab.read("[...document.querySelectorAll('#points g:first-of-type .tick text')].map(e => e.textContent)")
+    assert sorted(texts) == ["1e-3", "1e-4", "1e-5"]
+    for picture in ("#curves svg", "#points svg"):
+        overlaps = tab.read(
+            f"(() => {{ const svg = document.querySelector('{picture}'), box = e => e.getBoundingClientRect();"
+            "const title = box([...svg.querySelectorAll('.title')].at(-1));"
+            "return [...svg.querySelectorAll('.tick text')].filter(e => e.textContent && box(e).left < title.right).length })()"
+        )
+        assert overlaps == 0, picture
+    assert tab.problems == []
+
+
 def test_ranges_of_lengths_are_marked(page):
     marked = page.read("[...document.querySelectorAll('#curves .range')].map(e => e.getAttribute('class'))")
     assert marked == ["range trained", "range selection", "range test"]
@@ -597,6 +621,7 @@ def test_infinite_ends_of_effects_are_arrows_towards_the_worse_values(direction,
     # No picture leaves its cell, neither here nor where seeds are compared.
     outside = tab.read(
         "[...document.querySelectorAll('#effects svg *, #comparison svg *')].filter(e => {"
-        "const a = e.getBoundingClientRect(), b = e.ownerSVGElement.getBoundingClientRect(); return a.left < b.left - 1 || a.right > b.right + 1 }).length"
+        "const a = e.getBoundingClientRect(), b = e.ownerSVGElement.getBoundingClientRect();"
+        "return a.left < b.left - 1 || a.right > b.right + 1 }).length"
     )
     assert outside == 0 and tab.problems == []

@@ -28,17 +28,19 @@ function valueRange() {
 
 function drawCurves() {
   const box = $("curves"), width = Math.max(280, box.clientWidth), height = Math.max(320, Math.min(innerHeight < 1000 ? 370 : 440, width * 0.46));
-  const left = 62, right = 58, top = REACH, bottom = 42, lengths = lengthsOf(state.m), isLog = state.scale === "log";
-  const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, width - right]);
+  const right = 58, top = REACH, bottom = 42, lengths = lengthsOf(state.m), isLog = state.scale === "log";
   const y = (isLog ? d3.scaleLog() : d3.scaleLinear()).domain(valueRange()).range([height - bottom, top]).nice();
-  const line = d3.line().defined(([, value]) => isDrawable(value)).x(([length]) => x(length)).y(([, value]) => y(value));
-  const path = values => line(lengths.map((length, index) => [length, values[index]]));
+  const axis = d3.axisLeft(y).ticks(6).tickFormat((isLog ? logTickFormat : linearTickFormat)(y));
 
   box.replaceChildren();
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height])
     .attr("role", "img").attr("tabindex", 0)
     .attr("aria-label", `${metricName()} against ${page.axis}, a line for each configuration; arrow keys point at them, Enter compares`)
     .on("keydown", pointByKey);
+  const left = Math.max(62, 32 + measureLabels(svg, axis)); // labels of any width stay off the title of the axis
+  const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, width - right]);
+  const line = d3.line().defined(([, value]) => isDrawable(value)).x(([length]) => x(length)).y(([, value]) => y(value));
+  const path = values => line(lengths.map((length, index) => [length, values[index]]));
   const hatch = svg.append("defs").append("pattern").attr("id", "hatch").attr("width", 6).attr("height", 6)
     .attr("patternUnits", "userSpaceOnUse").attr("patternTransform", "rotate(45)");
   hatch.append("rect").attr("width", 6).attr("height", 6).attr("fill", "#f7f8fa");
@@ -68,7 +70,7 @@ function drawCurves() {
   svg.append("g").attr("transform", `translate(0,${height - bottom})`)
     .call(d3.axisBottom(x).tickValues(ticks).tickFormat(d3.format("d")).tickSizeOuter(0));
   svg.append("g").attr("transform", `translate(${left})`)
-    .call(d3.axisLeft(y).ticks(6).tickFormat(isLog ? logTickFormat(y) : formatGeneral));
+    .call(axis);
   svg.append("text").attr("class", "title").attr("x", (left + width - right) / 2).attr("y", height - 6)
     .attr("text-anchor", "middle").text(page.axis);
   svg.append("text").attr("class", "title").attr("text-anchor", "middle")

@@ -34,21 +34,22 @@ function drawPoints() {
   box.style.gridTemplateColumns = `repeat(${perRow}, minmax(0, 1fr))`;
   box.replaceChildren();
 
-  const left = 58, bottom = 36, top = 8, height = 180;
+  const bottom = 36, top = 8, height = 180;
   const width = Math.max(220, Math.min((box.clientWidth - 24 * (perRow - 1)) / perRow, 340));
   for (const [index, axis] of panels.entries()) {
-    const x = axis.scale.copy().range([left + 8, width - 12]);
     const y = outcomeScale(height - bottom - STRIP_BELOW, top + STRIP_ABOVE);
     const svg = d3.select(box).append("svg").attr("width", "100%").attr("viewBox", [0, 0, width, height])
       .attr("role", "img").attr("aria-label", `${state.outcome} outcome against ${axis.name}`);
     if (!index) svg.attr("data-outcome", state.outcome);
 
     // The axes.
+    const outcomes = d3.axisLeft(y).ticks(4).tickFormat((y.log ? logTickFormat : linearTickFormat)(y));
+    const left = Math.max(58, 30 + measureLabels(svg, outcomes)), x = axis.scale.copy().range([left + 8, width - 12]);
     const ticks = axis.number ? d3.axisBottom(x).ticks(4).tickValues(axis.ticks) : d3.axisBottom(x);
     svg.append("g").attr("transform", `translate(0,${height - bottom})`)
       .call(ticks.tickFormat(tickFormat(axis, x)).tickSizeOuter(0)).call(dropOverlapping);
     svg.append("g").attr("transform", `translate(${left})`)
-      .call(d3.axisLeft(y).ticks(4).tickFormat(y.log ? logTickFormat(y) : formatGeneral)).call(dropOverlapping, ON_HEIGHT);
+      .call(outcomes).call(dropOverlapping, ON_HEIGHT);
     svg.append("text").attr("class", "title").attr("x", (left + width) / 2).attr("y", height - 3)
       .attr("text-anchor", "middle").text(axis.name);
     svg.append("text").attr("class", "title").attr("text-anchor", "middle")
@@ -85,10 +86,7 @@ function drawParallel() {
   const drawAxis = index =>
     d3.axisLeft(scales[index]).ticks(5).tickValues(axes[index].ticks).tickSizeOuter(0).tickFormat(tickFormat(axes[index], scales[index]));
 
-  // The labels of the first axis are drawn once to measure how much room they need at the left.
-  const trial = svg.append("g").call(drawAxis(0));
-  const left = Math.max(46, 14 + (d3.max(trial.selectAll(".tick text").nodes(), text => text.getComputedTextLength()) || 0));
-  trial.remove();
+  const left = Math.max(46, 14 + measureLabels(svg, drawAxis(0)));
   const x = d3.scalePoint(axes.map(({name}) => name), [left, width - right]);
 
   // A line for each configuration; a failed one ends in the strip of failed ones.

@@ -120,9 +120,17 @@ const ramp = d3.scaleSequential(d3.interpolateCividis).domain([-0.06 * ranked.le
 const colour = c => ({A: FIRST, B: SECOND})[markOf(c)] ?? (configurations[c].rank ? ramp(c) : OPEN);
 const spansDecades = values => page.metrics[0].direction !== "maximize" && d3.min(values) > 0 && d3.max(values) / d3.min(values) > 30;
 const formatGeneral = d3.format("~g");
+const formatExponent = value => value === 0 || value === 1 ? String(value) : d3.format("~e")(value).replace("e+", "e");
+const linearTickFormat = scale => d3.max(scale.domain(), Math.abs) < 1e-3 ? formatExponent : formatGeneral;
 const logTickFormat = scale => { // beyond a decade only powers of ten are labelled
-  const [low, high] = scale.domain();
-  return high / low < 10 ? formatGeneral : value => /^1/.test(value.toExponential()) ? formatGeneral(value) : "";
+  const [low, high] = d3.extent(scale.domain()), format = low < 1e-3 || high >= 1e6 ? formatExponent : formatGeneral;
+  return high / low < 10 ? format : value => /^1/.test(value.toExponential()) ? format(value) : "";
+};
+const measureLabels = (svg, axis) => { // the width of the widest, which a vertical axis needs at its left
+  const trial = svg.append("g").call(axis);
+  const widest = d3.max(trial.selectAll(".tick text").nodes(), text => text.getComputedTextLength()) || 0;
+  trial.remove();
+  return widest;
 };
 
 // Configurations without an outcome because seeds failed are crosses in a strip beyond the worse end of its axis.
@@ -159,7 +167,10 @@ const isIn = c => Object.entries(state.filters).every(([name, [low, high]]) => {
   const part = axis.values[c] === null ? NaN : axis.scale(axis.values[c]);
   return part >= low - 1e-9 && part <= high + 1e-9; // a value at the end of the range is inside
 });
-const tickFormat = (axis, scale) => !axis.number || axis.ticks ? shorten : axis.log ? logTickFormat(scale) : formatGeneral;
+const tickFormat = (axis, scale) => {
+  if (axis.number && axis.ticks && d3.min(axis.ticks.filter(value => value > 0)) < 1e-4) return value => formatExponent(+value.toPrecision(3));
+  return !axis.number || axis.ticks ? shorten : axis.log ? logTickFormat(scale) : linearTickFormat(scale);
+};
 
 // Choosing A and B, and pointing: the same configuration is highlighted in every figure and in the table.
 let isTouched = false; // a finger often taps twice or beside a line, so a tap on A or B keeps both
