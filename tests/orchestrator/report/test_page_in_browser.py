@@ -248,6 +248,19 @@ def test_switches_change_the_curves(page):
     assert page.read(CURVES) == seen[-1] and page.read("location.hash") == kept  # as the page of a running sweep does
 
 
+def test_a_scale_that_the_reader_chose_stays_with_another_metric(page):
+    scale = "document.querySelector('#scale').value"
+    page.set("#metric", 1)
+    automatic = page.read(scale)
+    page.set("#scale", other := {"log": "linear", "linear": "log"}[automatic])
+    for metric in (0, 1):
+        page.set("#metric", metric)
+        assert page.read(scale) == other
+    page.reload()
+    page.set("#metric", 0)
+    assert page.read(scale) == other
+
+
 def test_labels_of_a_logarithmic_axis_are_powers_beside_the_title(tab, tmp_path, synthetic_sweep):
     def small(number, seed, average, metric, lengths, step):
         return 10.0 ** (-8 + 0.5 * (lengths - 1) + 0.1 * number)

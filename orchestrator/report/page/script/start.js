@@ -33,9 +33,12 @@ function update() {
 }
 
 const on = (id, event, change) => $(id).addEventListener(event, () => { change($(id)); update(); });
-on("metric", "change", box => { state.m = +box.value; state.scale = page.metrics[state.m].log ? "log" : "linear"; });
+on("metric", "change", box => {
+  state.m = +box.value;
+  if (!state.isScaleChosen) state.scale = page.metrics[state.m].log ? "log" : "linear";
+});
 on("average", "change", box => { state.a = +box.value; });
-on("scale", "change", box => { state.scale = box.value; });
+on("scale", "change", box => { [state.scale, state.isScaleChosen] = [box.value, 1]; });
 on("outcome", "change", box => { state.outcome = box.value; });
 on("evaluation", "input", box => { state.e = +box.value === page.steps.length ? 0 : +box.value + 1; });
 on("every", "click", () => { state.every = 1 - state.every; });

@@ -52,7 +52,7 @@ const quartileCurves = (m, a, e, c) =>
 // What is chosen. It is kept in the address as well, so that a page that reloads itself shows the same.
 const ranked = d3.range(C).filter(c => configurations[c].rank);
 const state = {
-  m: 0, a: 0, e: 0, scale: page.metrics[0].log ? "log" : "linear", first: ranked[0] ?? null, second: ranked[1] ?? null,
+  m: 0, a: 0, e: 0, scale: page.metrics[0].log ? "log" : "linear", isScaleChosen: 0, first: ranked[0] ?? null, second: ranked[1] ?? null,
   outcome: "selection", sort: "rank", down: 0, every: 0, filters: {},
 };
 const initialState = JSON.stringify(state);
