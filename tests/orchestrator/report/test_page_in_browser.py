@@ -279,7 +279,8 @@ def test_labels_of_a_logarithmic_axis_are_powers_beside_the_title(tab, tmp_path,
         overlaps = tab.read(
             f"(() => {{ const svg = document.querySelector('{picture}'), box = e => e.getBoundingClientRect();"
             "const title = box([...svg.querySelectorAll('.title')].at(-1));"
-            "return [...svg.querySelectorAll('.tick text')].filter(e => e.textContent && box(e).left < title.right).length })()"
+            "const labels = [...svg.querySelectorAll('.tick text')].filter(e => e.textContent);"
+            "return labels.filter(e => box(e).left < title.right).length })()"
         )
         assert overlaps == 0, picture
     assert tab.problems == []
@@ -509,6 +510,26 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(
         )
         assert heads[5] in ("selection", "test", "trained") and rows[-1][5].startswith("-inf")
     assert tab.problems == []
+
+
+def test_configurations_with_failed_seeds_have_hollow_points_in_every_picture(page):
+    """Number 5 has failed seeds 1 and 4, number 3 failed seed 2; the median of neither is infinite."""
+    labels = page.read(
+        "[...document.querySelectorAll('#table tbody tr')].map(e => [e.dataset.c, e.cells[2].textContent])"
+    )
+    places = {c for c, label in labels if label in ("#3", "#5")}
+    hollow = {
+        picture: page.read(f"[...document.querySelectorAll('{picture}')].map(e => e.dataset.c)")
+        for picture in ("#curves .end:not(.focus)", "#points svg:first-child .hollow", "#parallel .end")
+    }
+    assert all(set(found) == places for found in hollow.values()), hollow
+    assert len(hollow["#parallel .end"]) == 4  # at the selection and the test lengths
+    assert page.read("getComputedStyle(document.querySelector('#points .hollow')).fill") == "rgb(255, 255, 255)"
+    legend = page.read("document.querySelector('#legend').textContent")
+    assert "#3 1 of 8" in legend and "#5 2 of 8" in legend
+    page.click(f'#table tr[data-c="{next(c for c, label in labels if label == "#5")}"]')
+    assert "B #5, 2 failed" in page.read("[...document.querySelectorAll('#curves .name')].map(e => e.textContent)")
+    assert page.read("document.querySelectorAll('#curves .end.focus').length") == 1
 
 
 def test_effects_without_an_interval_have_their_test_or_a_reason_in_place_of_a_table(tab, tmp_path, synthetic_sweep):

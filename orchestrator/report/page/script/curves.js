@@ -3,6 +3,8 @@ let plot = null; // what drawFocus needs of the drawn curves
 const REACH = 24; // pixels from a curve that still point at it: half the width of a thumb
 const isDrawable = value => Number.isFinite(value) && (state.scale !== "log" || value > 0);
 
+const findEnd = values => d3.range(values.length).findLast(index => isDrawable(values[index])); // the last drawn point
+
 // The distance of the origin from the segment between two points.
 function distanceToSegment([x0, y0], [x1, y1]) {
   const [dx, dy] = [x1 - x0, y1 - y0], squared = dx * dx + dy * dy;
@@ -28,7 +30,7 @@ function valueRange() {
 
 function drawCurves() {
   const box = $("curves"), width = Math.max(280, box.clientWidth), height = Math.max(320, Math.min(innerHeight < 1000 ? 370 : 440, width * 0.46));
-  const right = 58, top = REACH, bottom = 42, lengths = lengthsOf(state.m), isLog = state.scale === "log";
+  const right = hollow.length && width >= 700 ? 112 : 58, top = REACH, bottom = 42, lengths = lengthsOf(state.m), isLog = state.scale === "log";
   const y = (isLog ? d3.scaleLog() : d3.scaleLinear()).domain(valueRange()).range([height - bottom, top]).nice();
   const axis = d3.axisLeft(y).ticks(6).tickFormat((isLog ? logTickFormat : linearTickFormat)(y));
 
@@ -83,6 +85,11 @@ function drawCurves() {
   pointable(curves.selectAll("path").data(d3.range(C).reverse()).join("path"))
     .attr("class", c => `curve${configurations[c].rank ? "" : " open"}${isIn(c) ? "" : " out"}`)
     .attr("stroke", colour).attr("d", c => path(quartileCurves(state.m, state.a, state.e, c)[1]));
+  const ends = hollow.map(c => [c, findEnd(quartileCurves(state.m, state.a, state.e, c)[1])]).filter(([, end]) => end !== undefined);
+  curves.selectAll("circle").data(ends).join("circle").attr("data-c", ([c]) => c)
+    .attr("class", ([c]) => `end${isIn(c) ? "" : " out"}`).style("--tint", ([c]) => colour(c))
+    .attr("cx", ([, end]) => x(lengths[end])).attr("r", 3.2)
+    .attr("cy", ([c, end]) => y(quartileCurves(state.m, state.a, state.e, c)[1][end]));
   svg.classed("single", lengths.length === 1); // a curve of one length is a dot
   const focus = svg.append("g").style("pointer-events", "none");
   plot = {focus, x, y, lengths, path, right, width, top, bottom, height};
@@ -132,7 +139,9 @@ function drawFocus() {
         .attr("stroke", tint).attr("d", path(seedCurve(state.m, state.a, c, s))));
     inside.append("path").attr("class", "median").attr("data-of", c).attr("stroke", tint)
       .attr("stroke-dasharray", c === state.second ? "7 3" : null).attr("d", path(median));
-    const last = indices.findLast(index => isDrawable(median[index]));
+    const last = findEnd(median);
+    if (isHollow(c) && last !== undefined)
+      inside.append("circle").attr("class", "end focus").style("--tint", tint).attr("cx", x(lengths[last])).attr("cy", y(median[last])).attr("r", 4.5);
     const worstEdge = page.metrics[state.m].direction === "maximize" ? height - bottom : top; // of infinite medians
     const end = last !== undefined ? y(median[last]) : worstEdge;
     if (last !== undefined || median.some(value => Math.abs(value) === Infinity))
@@ -145,7 +154,7 @@ function drawFocus() {
   labels.forEach((label, n) => { label.y = Math.min(label.y, height - bottom - 14 * (labels.length - 1 - n)); });
   for (const label of labels)
     focus.append("text").attr("class", "name").attr("x", width - right + 6).attr("y", label.y + 4)
-      .style("fill", label.tint).text(labelWithMark(label.c) + (label.isInfinite ? " \u00d7" : ""));
+      .style("fill", label.tint).text(labelWithMark(label.c) + (label.isInfinite ? " \u00d7" : isHollow(label.c) && width >= 700 ? `, ${configurations[label.c].failed} failed` : ""));
 
   // The value under the pointer, on the side that has more room.
   if (pointed === null || pointedLength === null) return;
@@ -173,7 +182,9 @@ function drawLegend(groups) {
   if (state.first !== null && !state.e)
     entries.push(make("span", "A, B: median, quartiles, seeds"));
   const infinite = d3.range(C).filter(c => isLost(c, "selection") || isLost(c, "test")).map(c => configurations[c].label);
-  if (infinite.length) entries.push(make("span", `\u00d7 no median, because seeds failed: ${infinite.slice(0, 6).join(", ")}${infinite.length > 6 ? " ..." : ""}`));
+  if (infinite.length) entries.push(make("span", `\u00d7 no median, because seeds failed: ${listFirst(infinite)}`));
+  const counts = hollow.map(c => `${configurations[c].label} ${configurations[c].failed} of ${configurations[c].seeds.length}`);
+  if (counts.length) entries.push(make("span", `\u25cb some seeds failed: ${listFirst(counts)}`));
   $("legend").replaceChildren(...entries);
 }
 

@@ -25,7 +25,7 @@ function outcomeScale(bottom, top) {
 function drawPoints() {
   const box = $("points"), lengths = describeLengths(state.outcome), isOneLength = /^ \d+$/.test(lengths);
   const measure = isOneLength ? `value at the ${state.outcome} length` : `mean over the ${state.outcome} lengths`;
-  $("outcome-note").replaceChildren(...keepTogether(`${judgedName}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}${axes.some(axis => !axis.outcome && (!axis.number || axis.ticks)) ? "; points of equal values are spread sideways" : ""}.${failed.length ? " \u00d7: no median, because seeds failed." : ""}`));
+  $("outcome-note").replaceChildren(...keepTogether(`${judgedName}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}${axes.some(axis => !axis.outcome && (!axis.number || axis.ticks)) ? "; points of equal values are spread sideways" : ""}.${failed.length ? " \u00d7: no median, because seeds failed." : ""}${hollow.length ? " \u25cb: some seeds failed." : ""}`));
 
   // As many panels in a row as have room, and as equal rows as possible.
   const panels = axes.filter(axis => !axis.outcome).toSorted(byStrength);
@@ -60,9 +60,9 @@ function drawPoints() {
     const finished = d3.range(C).filter(c => axis.values[c] !== null && configurations[c][state.outcome] !== null);
     const describePoint = (c, value) => `${configurations[c].label}: ${axis.name} ${shorten(axis.values[c])}, ${value}`;
     pointable(svg.append("g").selectAll("circle").data(finished.reverse()).join("circle"))
-      .attr("class", c => `dot${isIn(c) ? "" : " out"}`).attr("r", c => markOf(c) ? 6 : 4.2).attr("fill", colour)
+      .attr("class", c => `dot${isHollow(c) ? " hollow" : ""}${isIn(c) ? "" : " out"}`).style("--tint", colour).attr("r", c => markOf(c) ? 6 : 4.2).attr("fill", colour)
       .attr("cx", c => x(axis.values[c]) + jitter(c)).attr("cy", c => y(configurations[c][state.outcome]))
-      .append("title").text(c => describePoint(c, formatNumber(configurations[c][state.outcome])));
+      .append("title").text(c => describePoint(c, formatNumber(configurations[c][state.outcome]) + (isHollow(c) ? `, ${configurations[c].failed} failed` : "")));
 
     // A cross for each failed configuration.
     const strip = STRIP_ABOVE ? top + 6 : height - bottom - 6;
@@ -110,6 +110,9 @@ function drawParallel() {
       drawCrosses(svg, failed.filter(c => isLost(c, axis.name)), () => [x(axis.name), strip + 5]);
       labelStrip(svg, x(axis.name) - 9, strip + 4);
     }
+    const drawn = hollow.filter(c => axis.outcome && axis.values[c] !== null);
+    pointable(svg.append("g").selectAll("circle").data(drawn).join("circle")).attr("class", c => `end${isIn(c) ? "" : " out"}`)
+      .style("--tint", colour).attr("cx", x(axis.name)).attr("cy", c => scales[index](axis.values[c])).attr("r", 3.6);
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`);
     group.call(drawAxis(index)).call(dropOverlapping, ON_HEIGHT);
     group.select(".domain").attr("d", `M0,${height - bottom}V${top}`);

@@ -136,6 +136,10 @@ const measureLabels = (svg, axis) => { // the width of the widest, which a verti
 // Configurations without an outcome because seeds failed are crosses in a strip beyond the worse end of its axis.
 const isLost = (c, outcome) => configurations[c].lost.includes(outcome);
 const failed = d3.range(C).filter(c => configurations[c].lost.length);
+// Those with an outcome although some of their seeds failed have hollow points.
+const isHollow = c => configurations[c].failed > 0 && !configurations[c].lost.length;
+const hollow = d3.range(C).filter(isHollow);
+const listFirst = texts => `${texts.slice(0, 6).join(", ")}${texts.length > 6 ? " ..." : ""}`;
 const STRIP_HEIGHT = failed.length ? 20 : 0;
 const [STRIP_ABOVE, STRIP_BELOW] = page.metrics[0].direction === "minimize" ? [STRIP_HEIGHT, 0] : [0, STRIP_HEIGHT];
 const drawCrosses = (svg, cs, position) => pointable(svg.append("g").selectAll("text").data(cs).join("text")).text("\u00d7")
