@@ -147,7 +147,7 @@ def _render_sections(summary: Summary) -> Iterator[str]:
     for section in folded:
         body = _render_section(section, with_heading=False)
         yield f"<details><summary>{escape(section.heading)}</summary>{body}</details>"
-    yield f"<details><summary>Commands</summary>{_render_commands(summary)}</details>"
+    yield f"<details class=screen><summary>Commands</summary>{_render_commands(summary)}</details>"
 
 
 def _render_failures(summary: Summary) -> Iterator[str]:

@@ -532,6 +532,27 @@ def test_configurations_with_failed_seeds_have_hollow_points_in_every_picture(pa
     assert page.read("document.querySelectorAll('#curves .end.focus').length") == 1
 
 
+def test_pictures_fill_the_paper_and_the_screen_is_as_before(page):
+    page.resize(700, 900)
+    rows, opened = "document.querySelectorAll('#table tbody tr').length", "document.querySelectorAll('[open]').length"
+    before = page.read(rows)
+    page.call("Emulation.setEmulatedMedia", media="print")
+    page.resize(1000, 900)
+    page.read("dispatchEvent(new Event('beforeprint'))")
+    for picture in ("curves", "parallel"):
+        svg, box = page.read(
+            f"[document.querySelector('#{picture} svg'), document.querySelector('#{picture}')]"
+            ".map(e => e.getBoundingClientRect().width)"
+        )
+        assert abs(svg - box) < 2 and box > 900, picture
+    shown = "[...document.querySelectorAll('details')].filter(e => e.getBoundingClientRect().height)"
+    folded = page.read(f"{shown}.map(e => e.querySelector('summary').textContent)")
+    assert "Provenance" in folded and "Commands" not in folded and page.read(rows) > before
+    page.call("Emulation.setEmulatedMedia", media="")
+    page.read("dispatchEvent(new Event('afterprint'))")
+    assert page.read(rows) == before and page.read(opened) == 0
+
+
 def test_effects_without_an_interval_have_their_test_or_a_reason_in_place_of_a_table(tab, tmp_path, synthetic_sweep):
     values = [{"model.norm": ["none", "pre"][n % 2], "training.batch_size": 16 + n} for n in range(4)]
     tests = {}

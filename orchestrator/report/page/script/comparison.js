@@ -139,7 +139,7 @@ function drawComparison() {
   // The table: a row for each group of lengths. Each picture has its own scale, because differences may grow tenfold with length.
   const limitOf = ({low, high, difference, differences}) =>
     d3.max([low, high, difference, ...differences].filter(Number.isFinite), Math.abs) || 1;
-  const width = innerWidth < 700 ? 160 : 280;
+  const width = innerWidth < 700 || isPaper ? 160 : 280;
   const table = makeTable(
     ["at lengths", "median A", "median B", isPaired ? "median of A - B" : "A - B", "interval (at least 95 %)", "each seed", "pairs of seeds", "p"],
     comparisons.map(({group, lengths, medians, difference, low, high, differences, paired, n, p}, row) => [

@@ -29,13 +29,13 @@ function drawPoints() {
 
   // As many panels in a row as have room, and as equal rows as possible.
   const panels = axes.filter(axis => !axis.outcome).toSorted(byStrength);
-  const room = Math.max(1, Math.floor(box.clientWidth / 254));
+  const room = Math.max(1, Math.floor(widthOf(box) / 254));
   const perRow = Math.ceil(panels.length / Math.ceil(panels.length / room));
   box.style.gridTemplateColumns = `repeat(${perRow}, minmax(0, 1fr))`;
   box.replaceChildren();
 
   const bottom = 36, top = 8, height = 180;
-  const width = Math.max(220, Math.min((box.clientWidth - 24 * (perRow - 1)) / perRow, 340));
+  const width = Math.max(220, Math.min((widthOf(box) - 24 * (perRow - 1)) / perRow, 340));
   for (const [index, axis] of panels.entries()) {
     const y = outcomeScale(height - bottom - STRIP_BELOW, top + STRIP_ABOVE);
     const svg = d3.select(box).append("svg").attr("width", "100%").attr("viewBox", [0, 0, width, height])
@@ -78,7 +78,7 @@ function drawParallel() {
   box.replaceChildren();
   $("together").hidden = page.hyperparameters.length < 2; // the points show a single one
   if ($("together").hidden) return;
-  const width = Math.max(box.parentElement.clientWidth, axes.length * 84), height = 290;
+  const width = Math.max(widthOf(box.parentElement), axes.length * 84), height = 290;
   const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 44, pad = 10;
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]);
   const lowest = height - bottom - pad, highest = top + pad; // values end here, so that no line runs along an edge

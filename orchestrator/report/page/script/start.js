@@ -78,9 +78,16 @@ addEventListener("resize", () => {
   clearTimeout(redraw);
   redraw = setTimeout(update, 100);
 });
+let beforePaper = {};
 addEventListener("beforeprint", () => {
-  state.every = 1;
-  document.querySelectorAll("details").forEach(folded => { folded.open = true; });
+  beforePaper = {every: state.every, folded: document.querySelectorAll("details:not([open])")};
+  [isPaper, state.every] = [true, 1];
+  beforePaper.folded.forEach(details => { details.open = true; });
+  update();
+});
+addEventListener("afterprint", () => {
+  [isPaper, state.every] = [false, beforePaper.every];
+  beforePaper.folded.forEach(details => { details.open = false; });
   update();
 });
 

@@ -79,6 +79,11 @@ const saveState = scrolled => {
   try { history.replaceState(null, "", `#${text}`); } catch { /* a sandboxed frame has no address */ }
 };
 
+// Pictures are drawn for the width of their box; for paper, which a browser fits to the widest table, for one that suits most.
+const PAPER_WIDTH = 900;
+let isPaper = false;
+const widthOf = box => isPaper ? PAPER_WIDTH : box.clientWidth;
+
 // Numbers and words.
 const formatNumber = x => {
   if (x === null || Number.isNaN(x)) return "-";
