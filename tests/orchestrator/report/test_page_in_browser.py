@@ -194,6 +194,21 @@ def test_a_phone_shows_status_answer_and_curves_before_anything_else(page):
     assert page.read("getComputedStyle(document.querySelector('.short')).display") == "none"
 
 
+def test_a_phone_shows_the_outcomes_and_the_interval_without_scrolling(page):
+    fits = (
+        "(table => [...table.querySelectorAll('th')].filter(e => e.getBoundingClientRect().right <="
+        "table.parentElement.getBoundingClientRect().right + 1).map(e => e.textContent))"
+    )
+    compared = page.read(f"{fits}(document.querySelector('#comparison table'))")
+    assert compared.index("median A") < compared.index("median of A - B")
+    assert page.read("getComputedStyle(document.querySelector('#table small')).display") != "none"
+    page.resize(390, 844, phone=True)
+    page.reload()
+    assert {"trained", "selection", "test"} <= set(page.read(f"{fits}(document.querySelector('#table'))"))
+    compared = page.read(f"{fits}(document.querySelector('#comparison table'))")
+    assert compared[:3] == ["at lengths", "median of A - B", "interval (at least 95 %)"]
+
+
 @pytest.mark.parametrize("width", [360, 375, 390, 412])
 def test_ranges_and_percentages_are_not_broken_into_lines(page, width):
     page.resize(width, 844, phone=True)

@@ -140,14 +140,19 @@ function drawComparison() {
   const limitOf = ({low, high, difference, differences}) =>
     d3.max([low, high, difference, ...differences].filter(Number.isFinite), Math.abs) || 1;
   const width = innerWidth < 700 || isPaper ? 160 : 280;
-  const table = makeTable(
-    ["at lengths", "median A", "median B", isPaired ? "median of A - B" : "A - B", "interval (at least 95 %)", "each seed", "pairs of seeds", "p"],
-    comparisons.map(({group, lengths, medians, difference, low, high, differences, paired, n, p}, row) => [
-      `${group} ${formatRanges(lengths)}`, formatNumber(medians[0]), formatNumber(medians[1]), formatSigned(difference),
-      Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
-      drawInterval(difference, low, high, limitOf(comparisons[row]), {dots: differences.filter(value => !Number.isNaN(value)), width}),
-      paired ? String(n) : "not paired", Number.isNaN(p) ? "-" : p.toPrecision(3),
-    ]));
+  const rows = comparisons.map(comparison => {
+    const {group, lengths, medians, difference, low, high, differences, paired, n, p} = comparison;
+    return {
+      "at lengths": `${group} ${formatRanges(lengths)}`, "median A": formatNumber(medians[0]), "median B": formatNumber(medians[1]),
+      [isPaired ? "median of A - B" : "A - B"]: formatSigned(difference),
+      "interval (at least 95 %)": Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
+      "each seed": drawInterval(difference, low, high, limitOf(comparison), {dots: differences.filter(value => !Number.isNaN(value)), width}),
+      "pairs of seeds": paired ? String(n) : "not paired", p: Number.isNaN(p) ? "-" : p.toPrecision(3),
+    };
+  });
+  const isMedian = name => /^median [AB]$/.test(name), names = Object.keys(rows[0] ?? {});
+  if (innerWidth <= 500 && !isPaper) names.sort((name, other) => isMedian(name) - isMedian(other)); // a phone shows few columns
+  const table = makeTable(names, rows.map(row => names.map(name => row[name])));
   table.querySelectorAll("tbody tr").forEach((row, index) => {
     const {group, difference, low, high, level, p, n} = comparisons[index];
     Object.assign(row.dataset, {group, difference, low, high, level, p, n});
