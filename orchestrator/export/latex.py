@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 
 from orchestrator.export.user_labels import select_labelled_rows
+from orchestrator.report.tables.columns import are_numbers
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -37,9 +38,11 @@ def make_latex_table(summary: Summary, labels: Mapping[str, str]) -> str:
     header.append(labels.get("seeds", "seeds failed"))
 
     # With labels the user has chosen the rows and their order.
+    rows = select_labelled_rows(summary, labels) or summary.rows
+    values_by_row = [[compact_value(get_searched_value(summary, row, key, "")) for key in keys] for row in rows]
+    alignments = "".join("r" if are_numbers(texts) else "l" for texts in zip(*values_by_row, strict=True))
     lines = []
-    for row in select_labelled_rows(summary, labels) or summary.rows:
-        values = [compact_value(get_searched_value(summary, row, key, "")) for key in keys]
+    for row, values in zip(rows, values_by_row, strict=True):
         text = labels.get(format_label(row.number), format_label(row.number))
 
         # Values are escaped as texts; medians are formulas already.
@@ -60,7 +63,7 @@ def make_latex_table(summary: Summary, labels: Mapping[str, str]) -> str:
         f"% {summary.complete_configurations} of {summary.planned_configurations} configurations have all their seeds; "
         f"{summary.seeds_run} seeds ran, {summary.seeds_failed} failed ({summary.objective.failed_seeds}).",
     ]
-    body = [rf"\begin{{tabular}}{{l{'l' * len(keys)}{'r' * len(groups)}r}}", r"\toprule"]
+    body = [rf"\begin{{tabular}}{{l{alignments}{'r' * len(groups)}r}}", r"\toprule"]
     body += [" & ".join(map(escape, header)) + r" \\", r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
     return "\n".join([*comments, *body, ""])
 

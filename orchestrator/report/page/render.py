@@ -17,7 +17,7 @@ from orchestrator.report.judging_notes import describe_columns, list_judging_not
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.page.data import make_page_data
 from orchestrator.report.sentences import make_answers, make_short_answer
-from orchestrator.report.tables.columns import Cells, Section, make_cells
+from orchestrator.report.tables.columns import Cells, Section, are_numbers, make_cells
 from orchestrator.report.tables.configuration_tables import make_confirmation_section, make_result_columns
 from orchestrator.report.tables.effect_table import list_effect_notes
 from orchestrator.report.tables.later_evaluation_table import make_later_section
@@ -255,9 +255,14 @@ def _render_paragraphs(sentences: Iterable[str], css_class: str = "") -> list[st
 
 def _render_table(cells: Cells) -> str:
     """Return a table as HTML."""
+    classes = [" class=right" if are_numbers(texts) else "" for texts in cells.values()]
 
     def render_line(tag: str, texts: Iterable[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{_keep_together(escape(text))}</{tag}>" for text in texts) + "</tr>"
+        line = (
+            f"<{tag}{css_class}>{_keep_together(escape(text))}</{tag}>"
+            for text, css_class in zip(texts, classes, strict=True)
+        )
+        return f"<tr>{''.join(line)}</tr>"
 
     body = "".join(render_line("td", texts) for texts in zip(*cells.values(), strict=True))
     return f"<div class=wide><table>{render_line('th', cells)}{body}</table></div>"

@@ -19,6 +19,9 @@ Records = list[dict[str, Any]]  # lines of a CSV file: values by name of column
 
 MISSING_TEXT = "-"  # the text of a missing value
 CELL_WIDTH = 18  # characters of a broken cell, unless an unbroken part is longer
+NUMBER = re.compile(  # with an interval, a share or a remark; also in page/script/table.js
+    r"([-+]?(\d[\d,]*(\.\d*)?|inf)(e[-+]?\d+)?|not reached)( .*)?"
+)
 UNBROKEN = re.compile(r"\S+: \S+ \(n = \d+\)|\S+: \S+|\[[^\]]*\]|p = \S+")
 
 
@@ -99,6 +102,12 @@ def parse_columns(names: str) -> list[Column]:
     """Return CSV columns that read attributes of a line: parse_columns("n low=outcome.low") reads n and outcome.low."""
     pairs = (name.partition("=") for name in names.split())
     return [Column("", attrgetter(path or name), name) for name, _, path in pairs]
+
+
+def are_numbers(texts: Iterable[str]) -> bool:
+    """Return whether the texts of a column are numbers, apart from missing values; tables align these at the right."""
+    present = [text for text in texts if text not in (MISSING_TEXT, "")]
+    return bool(present) and all(map(NUMBER.fullmatch, present))
 
 
 def break_cell(cell: str, width: int = CELL_WIDTH) -> str:

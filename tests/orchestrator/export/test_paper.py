@@ -41,8 +41,11 @@ def test_the_latex_table_has_the_numbers_of_the_report(result):
             for q in (at.median, at.q25, at.q75)
         ]
         assert [float(one.replace(r"\infty", "inf")) for one in found] == pytest.approx(wanted, rel=5e-3)
-    columns = re.search(r"\\begin\{tabular\}\{(l+r+)\}", text)
+    columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)
     assert columns and {len(cells) for cells in rows} == {len(columns[1])}
+    names = text.split("\\toprule\n")[1].split(" \\\\")[0].split(" & ")
+    left = {name for name, side in zip(names, columns[1], strict=True) if side == "l"}
+    assert left == {"", "norm"}  # a label and a text; all others are numbers
     assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
     assert "18 seeds ran, 1 failed (worst)" in text
 

@@ -371,6 +371,28 @@ def test_the_table_is_sorted_by_a_column(page):
         assert page.read(column) == sorted(page.read(column), reverse=turned)
 
 
+def test_numbers_are_aligned_at_the_right_and_texts_at_the_left(page, tab, tmp_path, synthetic_sweep):
+    sides = (
+        "Object.fromEntries([...document.querySelector('{}').rows].map(row => [...row.cells]).reduce((heads, row) =>"
+        "heads.map((head, n) => [...head, row[n]]), [...document.querySelector('{}').rows[0].cells].map(() => []))"
+        ".map(cells => [cells[0].textContent, [...new Set(cells.map(e => getComputedStyle(e).textAlign"
+        ".replace('start', 'left')))].join()]))"
+    )
+    shown = page.read(sides.replace("{}", "#table"))
+    assert shown["label"] == "left"
+    assert {shown[name] for name in ("rank", "dropout", "lr", "trained", "selection", "test", "failed")} == {"right"}
+    shown = page.read(sides.replace("{}", "#comparison table"))
+    assert {shown[name] for name in ("at lengths", "each seed")} == {"left"}
+    assert {shown[name] for name in ("median A", "median of A - B", "interval (at least 95 %)", "p")} == {"right"}
+    shown = page.read(sides.replace("{}", "#what-failed table"))
+    assert shown == {"seeds": "right", "which": "left", "why, for example": "left"}
+
+    # A hyperparameter may have texts.
+    values = [{"model.norm": norm} for norm in ("none", "pre", "post")]
+    tab.open(write_report(synthetic_sweep(tmp_path / "norms", values, 2, curve).folder)[0].as_uri())
+    assert tab.read(sides.replace("{}", "#table"))["norm"] == "left"
+
+
 def test_a_finger_near_a_curve_chooses_it_and_a_second_tap_keeps_it(page):
     page.resize(390, 800, phone=True)
     page.reload()

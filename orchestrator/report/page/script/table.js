@@ -5,6 +5,11 @@ const asNumber = text => { // also of "#8" and "0.4 [0.398, 0.401]"; text comes 
   const value = parseFloat(text.replace(/^#/, ""));
   return Number.isNaN(value) ? Infinity : value;
 };
+const NUMBER = /^([-+]?(\d[\d,]*(\.\d*)?|inf)(e[-+]?\d+)?|not reached)( .*)?$/; // as in orchestrator/report/tables/columns.py
+const areNumbers = texts => { // apart from missing values; such a column is aligned at the right
+  const present = texts.filter(text => text !== "-" && text !== "");
+  return present.length > 0 && present.every(text => NUMBER.test(text));
+};
 function sortedConfigurations() {
   const cells = page.table[state.sort] || page.table.rank, isText = cells.every(text => asNumber(text) === Infinity);
   const key = isText ? c => cells[c] : c => asNumber(cells[c]), sign = state.down ? -1 : 1;
@@ -27,11 +32,13 @@ function visibleColumns() {
 function drawTable() {
   const table = $("table"), names = visibleColumns(), order = sortedConfigurations(), limit = C > 15 ? 10 : 15;
 
+  const sideOf = Object.fromEntries(names.map(name => [name, areNumbers(page.table[name]) ? "right" : ""]));
+
   // The head; a click on a column sorts by it.
   const head = make("tr"), thead = make("thead"), tbody = make("tbody");
   head.append(make("th"));
   for (const name of names) {
-    const cell = make("th"), button = make("button", name, {type: "button"});
+    const cell = make("th", undefined, {class: sideOf[name]}), button = make("button", name, {type: "button"});
     if (state.sort === name) cell.setAttribute("aria-sort", state.down ? "descending" : "ascending");
     cell.addEventListener("click", () => { // also of the button, which keys reach
       const isFocused = document.activeElement === button;
@@ -46,8 +53,8 @@ function drawTable() {
   thead.append(head);
 
   // The rows; A and B are always among them.
-  const makeCell = text => {
-    const [value, quartiles] = text.split(" ["), cell = make("td", value, {class: "number"});
+  const makeCell = (name, text) => {
+    const [value, quartiles] = text.split(" ["), cell = make("td", value, {class: `number ${sideOf[name]}`});
     if (quartiles) cell.append(make("small", ` [${quartiles}`));
     return cell;
   };
@@ -56,7 +63,7 @@ function drawTable() {
     const mark = make("span", markOf(c), {class: `mark ${{A: "first", B: "second"}[markOf(c)] || "none"}`});
     if (!markOf(c)) mark.style.background = colour(c);
     cell.append(mark);
-    row.append(cell, ...names.map(name => makeCell(page.table[name][c])));
+    row.append(cell, ...names.map(name => makeCell(name, page.table[name][c])));
     row.addEventListener("pointerenter", () => point(c));
     row.addEventListener("pointerleave", () => point(null));
     row.addEventListener("focus", () => point(c));
@@ -81,8 +88,9 @@ function drawTable() {
 function makeTable(head, body) {
   const table = make("table"), thead = make("thead"), tbody = make("tbody"), box = make("div", undefined, {class: "scroll"});
   const makeRow = cells => { const row = make("tr"); row.append(...cells); return row; };
-  const makeCell = content => { const cell = make("td", undefined, {class: "number"}); cell.append(content); return cell; };
-  thead.append(makeRow(head.map(text => make("th", text))));
+  const sides = head.map((_, column) => areNumbers(body.map(cells => cells[column])) ? "right" : "");
+  const makeCell = (content, column) => { const cell = make("td", undefined, {class: `number ${sides[column]}`}); cell.append(content); return cell; };
+  thead.append(makeRow(head.map((text, column) => make("th", text, {class: sides[column]}))));
   tbody.append(...body.map(cells => makeRow(cells.map(makeCell))));
   table.append(thead, tbody);
   box.append(table);
