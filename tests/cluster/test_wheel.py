@@ -41,7 +41,7 @@ tracking: {enabled: false}
 VERBS = """
 import sys
 import orchestrator
-from orchestrator.cli.main import main
+from orchestrator.__main__ import command
 
 print(orchestrator.__file__)
 storage = sys.argv[1]
@@ -56,7 +56,7 @@ for words in (
 ):
     sys.argv[1:] = words
     try:
-        main()
+        command()
     except SystemExit as end:
         if end.code:
             raise
