@@ -18,6 +18,7 @@ import torch
 from rich.console import Console
 
 from orchestrator.code import user_code
+from tests import this_repository
 from tests.command_line import CommandLine
 from tests.shared import fill_once
 from tests.startup.sitecustomize import wait_for_no_disk
@@ -40,6 +41,7 @@ def pytest_configure() -> None:
     gc.disable()
     torch.set_num_threads(1)
     wait_for_no_disk()
+    this_repository.read_once()
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="lengthwise-tests-")
     atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)

@@ -14,7 +14,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(  # nothing that reads the environment as it is imported, nor what tests/startup changes
     [
         *("trainers.training.loop", "search_spaces", "orchestrator", "optuna", "typer", "rich.table"),
-        *("pandas", "scipy.stats", "matplotlib.figure", "pytest", "hypothesis"),
+        *("pandas", "scipy.stats", "matplotlib.figure", "pytest", "hypothesis", "tests.startup.preloaded"),
     ]
 )
 
