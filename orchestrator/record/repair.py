@@ -155,7 +155,7 @@ def _split_by_dependence(
 
 def _describe_loss(dropped: Sequence[Record], cut_lines: bytes) -> list[str]:
     """Return sentences with the number of lost records by kind, and with their packs and configurations."""
-    # Lines after the first damage may still be readable: they say what has to be repeated.
+    # Lines after the first damage may still be readable: they tell which training has to be repeated.
     lost_records, unreadable = list(dropped), 0
     for line in filter(None, cut_lines.split(b"\n")):
         try:

@@ -127,7 +127,7 @@ class Screen:
             yield ""
             omitted = []
 
-        # A reader learns what only the page has, and where it is.
+        # Name the content that only the page has, and its path.
         if summary.notes:
             omitted.append(f"{format_count(len(summary.notes), 'note')}, the first: {summary.notes[0]}")
         if omitted:

@@ -35,7 +35,9 @@ def is_sweep_complete(spec: SweepSpec, state: SweepState) -> bool:
     return all_drawn and all_scored and all_ended and has_race_ended(state)
 
 
-def _make_examples(spec: SweepSpec, state: SweepState, first_generation: Sequence[Configuration]) -> Iterator[Member]:
+def _yield_sample_members(
+    spec: SweepSpec, state: SweepState, first_generation: Sequence[Configuration]
+) -> Iterator[Member]:
     """Yield a member of each recorded configuration, or of each first configuration if none is recorded."""
     if state.configurations:
         yield from (rebuild_member(configuration) for configuration in state.configurations.values())
@@ -64,7 +66,7 @@ def train_missing(
     with ExitStack() as exit_stack:
         if not is_sweep_complete(spec, state):
             # Child processes import while the scheduler starts.
-            scheduler_name, _ = choose_scheduler(spec, _make_examples(spec, state, first_generation))
+            scheduler_name, _ = choose_scheduler(spec, _yield_sample_members(spec, state, first_generation))
             if children is None:
                 children = exit_stack.enter_context(SweepChildren(scheduler_name, tracking=spec.tracking.enabled))
             children.close_unneeded_host(scheduler_name)
@@ -72,7 +74,7 @@ def train_missing(
             if publisher is not None:
                 publisher.start(session.folder, spec.tracking)
 
-            # The driver records what trains, and last how the sweep has ended.
+            # The driver records all training, and at the end the status of the sweep.
             open_driver = _open_driver(session, spec, state, scheduler_name, children, first_generation, max_seconds)
             with open_driver as (scheduler, driver), session.record_if_interrupted(state):
                 scheduler.run(driver)

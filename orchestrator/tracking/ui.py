@@ -28,7 +28,7 @@ from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
 from orchestrator.tracking.tracking_errors import raise_tracking_errors
 from search_spaces.grammar.values import find_store_problem
 
-MAX_SHOWN_SWEEPS = 5  # each has two long links
+MAX_SHOWN_SWEEPS = 10  # each has two long links
 PORTS = range(5000, 5100)  # tried in order; MLflow's default is 5000
 START_SECONDS = 180.0  # on a busy machine; a server that exits is detected earlier
 

@@ -57,7 +57,7 @@ UNCHECKED_REST = "fix this first; the rest of the file was not checked"
 AVERAGES, PROGRAM_AVERAGES = "training.averages", "evaluation.averages"
 FREE_MAPPINGS = ("training.initial.rename",)  # mappings with arbitrary keys
 RAW_AVERAGE = "raw"  # the average of a sweep file without averages
-# Python has an import, or a first line that names the interpreter.
+# A Python file has an import, or a first line that names the interpreter.
 _PROGRAM = re.compile(r"\A#!.*python|^(import \w[\w.]*( as \w+)?(, .*)?|from [\w.]+ import .+)$", re.MULTILINE)
 _LENGTHS = re.compile(r"(^|\.)(test_\w+|\w*lengths)$")  # keys whose value is a list of lengths
 ASSUMED_DIRECTION = "minimize"  # placeholder until the direction of the metric is known

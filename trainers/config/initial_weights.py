@@ -82,7 +82,7 @@ class InitialWeights(Settings):
             return self
         return replace(self, sha256=hashes if isinstance(self.file, dict) else hashes[""])
 
-    def problems(self, model: Model, task: Task, seeds: Collection[int]) -> Iterator[Problem]:
+    def find_problems(self, model: Model, task: Task, seeds: Collection[int]) -> Iterator[Problem]:
         """Yield problems of members with these seeds: files that are missing, have changed, or do not fit the model."""
         if isinstance(self.file, dict) and (missing_seeds := [seed for seed in seeds if str(seed) not in self.file]):
             message = f"{self.source or 'file'} has no weights of {_list_seeds(missing_seeds)}"

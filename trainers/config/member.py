@@ -334,7 +334,7 @@ class MemberConfig(Settings):
     def find_initial_weight_problems(self, seeds: Collection[int]) -> Iterator[Problem]:
         """Yield problems of the stored weights that members with these seeds start from, on this machine."""
         if (initial := self.training.initial) is not None and self._parameters():
-            for problem in initial.problems(self.model, self.task, seeds):
+            for problem in initial.find_problems(self.model, self.task, seeds):
                 yield problem.with_key_prefix("training.initial")
 
     def describe_partial_initial_weights(self) -> str | None:

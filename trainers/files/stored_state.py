@@ -57,7 +57,7 @@ def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> di
     }
     order = np.concatenate([columns[name] for name in current_shapes])
     weights_shape = arrays["theta"].shape if "theta" in arrays else None
-    # take, not array[:, order]: products of rows that are not contiguous differ in the last bits
+    # `take` returns contiguous rows. With array[:, order], products would differ in the last bits.
     return {
         name: array.take(order, axis=1) if array.shape == weights_shape else array for name, array in arrays.items()
     }

@@ -143,7 +143,7 @@ class Settings:
         if not data.keys() <= is_required.keys() or any(
             required and name not in data for name, required in is_required.items()
         ):
-            raise ConfigError(field_problems(cls, data))
+            raise ConfigError(find_field_problems(cls, data))
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _name_kind(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {"kind" if key == "name" else key: value for key, value in plain.items()}
 
 
-def field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
+def find_field_problems(cls: type, data: Mapping[str, Any], *, nested: bool = True) -> list[Problem]:
     """Return problems of unknown keys, missing keys and single wrong values; of nested fields only if `nested`."""
     fields_by_name = {field.name: field for field in settings_fields(cls)}
     problems = [

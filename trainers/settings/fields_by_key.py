@@ -9,7 +9,7 @@ from dataclasses import Field, dataclass
 from typing import Any
 
 from trainers.errors import Problem
-from trainers.settings.fields import Settings, check_value, field_problems, read_type_hints, settings_fields
+from trainers.settings.fields import Settings, check_value, find_field_problems, read_type_hints, settings_fields
 from trainers.settings.nested import is_nested, read_nested
 from trainers.settings.values import convert_value, describe_field_values, list_choices
 
@@ -59,7 +59,7 @@ class FieldAtKey:
     cls: type[Any]
     field: Field[Any]
 
-    def problems(self, value: Any) -> list[Problem]:
+    def find_problems(self, value: Any) -> list[Problem]:
         """Return the problems of a value for this field."""
         return check_value(self.cls, self.field, value)[1]
 
@@ -112,5 +112,7 @@ def check_single_values(sections: Mapping[str, Any], cls: type[Settings]) -> lis
     problems, unknown = list[Problem](), list[Problem]()
     for node in walk_settings(cls, sections, unknown):
         values = {key: value for key, value in node.values.items() if key != node.name_key}
-        problems += [problem.with_key_prefix(node.key) for problem in field_problems(node.cls, values, nested=False)]
+        problems += [
+            problem.with_key_prefix(node.key) for problem in find_field_problems(node.cls, values, nested=False)
+        ]
     return [*problems, *unknown]

@@ -275,18 +275,13 @@ def _write_buffers(mask: Tensor | None, buffers: Sequence[Tensor], updates: Sequ
         new.clone() if any(new is buffer for buffer in buffers if buffer is not old) else new.to(old.dtype)
         for old, new in zip(buffers, updates, strict=True)
     ]
-    for buffer, updated in zip(buffers, separate, strict=True):
-        _write_active(mask, buffer, updated)
-
-
-def _write_active(mask: Tensor | None, buffer: Tensor, new: Tensor) -> None:
-    """Overwrite a buffer with its update, for the members in the mask."""
-    if new is buffer:
-        return
-    if mask is None:
-        buffer.copy_(new)
-    else:
-        torch.where(mask.reshape(-1, *[1] * (buffer.dim() - 1)), new, buffer, out=buffer)
+    for buffer, new in zip(buffers, separate, strict=True):
+        if new is buffer:
+            continue
+        if mask is None:
+            buffer.copy_(new)
+        else:
+            torch.where(mask.reshape(-1, *[1] * (buffer.dim() - 1)), new, buffer, out=buffer)
 
 
 def make_train_step(

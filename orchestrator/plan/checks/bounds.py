@@ -23,7 +23,7 @@ def find_domain_problems(domain: Domain, field: FieldAtKey) -> Iterator[Problem]
     """Yield a problem for each value of a domain that the field rejects; keys are relative to the domain's key."""
     if isinstance(domain, (Choice, Grid)):
         for index, value in enumerate(domain.values):
-            for problem in field.problems(value):
+            for problem in field.find_problems(value):
                 nearest = problem.nearest or _find_nearest_allowed(field, value)
                 yield replace(problem, key=f".{domain.kind}[{index}]", given=value, nearest=nearest)
     else:
@@ -59,7 +59,7 @@ def _list_type_problems(domain: Any, field: FieldAtKey) -> list[Problem]:
 def _find_end_problems(domain: Any, field: FieldAtKey) -> Iterator[Problem]:
     """Yield a problem for each end of a numeric domain that the field rejects."""
     for index, end in enumerate(find_range(domain)):
-        if not field.problems(end):
+        if not field.find_problems(end):
             continue
         nearest = _find_nearest_allowed(field, end)
         is_excluded = end in (field.bounds["above"], field.bounds["below"])
@@ -106,4 +106,4 @@ def _find_nearest_allowed(field: FieldAtKey, value: Any) -> str | None:
         number = inward_sign * (floor(inward_sign * bound) + 1 if is_excluded else ceil(inward_sign * bound))
     else:
         number = float(f"{bound + inward_sign * abs(bound) * 1e-5:.6g}") if is_excluded else float(bound)
-    return None if field.problems(number) else repr(number).removesuffix(".0")
+    return None if field.find_problems(number) else repr(number).removesuffix(".0")

@@ -84,29 +84,29 @@ class Packer:
         """
         # The cost of a pack depends on its structure alone, so an example of each is enough.
         groups: MembersByKey = {}
-        examples: dict[str, Member] = {}
+        member_by_structure: dict[str, Member] = {}
         for configuration, seeds in seeds_to_pack:
             members = [(configuration.config_id, seed) for seed in seeds]
             if configuration.duplicate_of is None and members:
                 example = configuration.build_member(seeds[0])
-                examples.setdefault(example.structural_key, example)
+                member_by_structure.setdefault(example.structural_key, example)
                 groups.setdefault(example.structural_key, []).extend(members)
 
         # Fewer, larger packs compile less often; they are cut further only if that saves time.
-        max_members = {key: self.find_max_members(examples[key]) for key in groups}
+        max_members = {key: self.find_max_members(member_by_structure[key]) for key in groups}
         sizes = {
             key: split_evenly(len(members), math.ceil(len(members) / max_members[key]))
             for key, members in groups.items()
         }
         if self._should_balance:
-            sizes = self._balance(sizes, max_members, examples)
+            sizes = self._balance(sizes, max_members, member_by_structure)
 
         packs = [
-            PlannedPack.from_members(key, chunk, examples[key].steps)
+            PlannedPack.from_members(key, chunk, member_by_structure[key].steps)
             for key, members in groups.items()
             for chunk in cut_members(members, sizes[key], max_members[key])
         ]
-        return self._sort_by_work(packs, examples)
+        return self._sort_by_work(packs, member_by_structure)
 
     def repack_waiting(
         self,
@@ -130,17 +130,17 @@ class Packer:
         # The cost of a pack depends on its structure alone, so an example of each is enough.
         groups: MembersByKey = {}
         sizes: Sizes = {}
-        examples: dict[str, Member] = {}
+        member_by_structure: dict[str, Member] = {}
         for pack in (*packs, *(pack for pack, _ in kept_packs)):
-            if pack.structural_key not in examples:
+            if pack.structural_key not in member_by_structure:
                 config_id, seed = pack.members[0]
-                examples[pack.structural_key] = configurations[config_id].build_member(seed)
+                member_by_structure[pack.structural_key] = configurations[config_id].build_member(seed)
         for pack in packs:
             groups.setdefault(pack.structural_key, []).extend(pack.members)
             sizes.setdefault(pack.structural_key, []).append(len(pack.members))
 
         # A structure with a pack of too many members must be repacked, others only if all packs then finish sooner.
-        max_members = {key: self.find_max_members(examples[key]) for key in groups}
+        max_members = {key: self.find_max_members(member_by_structure[key]) for key in groups}
         new_sizes = {
             key: pack_sizes
             if max(pack_sizes) <= max_members[key]
@@ -149,10 +149,10 @@ class Packer:
         }
         if self._should_balance:
             running_work = [
-                share * self.estimate_work(examples[pack.structural_key], len(pack.members))
+                share * self.estimate_work(member_by_structure[pack.structural_key], len(pack.members))
                 for pack, share in kept_packs
             ]
-            new_sizes = self._balance(new_sizes, max_members, examples, running_work)
+            new_sizes = self._balance(new_sizes, max_members, member_by_structure, running_work)
         changed_keys = {key for key in sizes if sorted(new_sizes[key]) != sorted(sizes[key])}
         if not changed_keys:
             return []
@@ -166,7 +166,7 @@ class Packer:
                 PlannedPack.from_members(key, chunk, steps)
                 for chunk in cut_members(members, new_sizes[key], max_members[key])
             ]
-        return self._sort_by_work(new_packs, examples)
+        return self._sort_by_work(new_packs, member_by_structure)
 
     def record_shortage(self, pack: PlannedPack) -> Shortage:
         """Return the recorded shortage of a pack that ran out of memory; later packs like it are half as large."""
@@ -202,15 +202,23 @@ class Packer:
         self,
         sizes: Sizes,
         max_members: Mapping[str, int],
-        examples: Mapping[str, Member],
+        member_by_structure: Mapping[str, Member],
         running_work: Sequence[float] = (),
     ) -> Sizes:
         """Return the sizes of packs by structural key, cut further where that saves time (`balance_sizes`)."""
         workers = max(1, self._cluster.workers)
         return balance_sizes(
-            sizes, max_members, lambda key, count: self.estimate_work(examples[key], count), workers, running_work
+            sizes,
+            max_members,
+            lambda key, count: self.estimate_work(member_by_structure[key], count),
+            workers,
+            running_work,
         )
 
-    def _sort_by_work(self, packs: Iterable[PlannedPack], examples: Mapping[str, Member]) -> list[PlannedPack]:
+    def _sort_by_work(
+        self, packs: Iterable[PlannedPack], member_by_structure: Mapping[str, Member]
+    ) -> list[PlannedPack]:
         """Return packs sorted by descending work; packs with equal work keep their order."""
-        return sorted(packs, key=lambda pack: -self.estimate_work(examples[pack.structural_key], len(pack.members)))
+        return sorted(
+            packs, key=lambda pack: -self.estimate_work(member_by_structure[pack.structural_key], len(pack.members))
+        )

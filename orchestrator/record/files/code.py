@@ -142,9 +142,9 @@ def make_worker_modules(folder: Path, modules: Sequence[Mapping[str, Any]]) -> l
     ]
 
 
-def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
+def import_on_worker(modules: Iterable[Mapping[str, Any]]) -> None:
     """Import the modules that `make_worker_modules` returned. Raises UserCodeError if files differ on this machine."""
-    for fields in code:
+    for fields in modules:
         recorded = CodeSource.from_recorded(fields)
         if recorded.module == DATA:  # its tasks compare the hash when they read it
             load_module(recorded)
@@ -158,16 +158,16 @@ def import_on_worker(code: Iterable[Mapping[str, Any]]) -> None:
         load_module(_refuse_difference(module, recorded))
 
 
-def list_imported_files(code: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+def list_imported_files(modules: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return the imported files of the modules that `make_worker_modules` returned."""
-    sources = [get_loaded_module(fields["module"]) for fields in code]
+    sources = [get_loaded_module(fields["module"]) for fields in modules]
     return frozenset(str(source.root / name) for source in sources if source for name in source.files)
 
 
-def map_copies(code: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def map_copies(modules: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the user's folder for every folder of copies of the modules that `make_worker_modules` returned."""
     return {
-        fields["root"]: fields["origin"] for fields in code if fields.get("origin", fields["root"]) != fields["root"]
+        fields["root"]: fields["origin"] for fields in modules if fields.get("origin", fields["root"]) != fields["root"]
     }
 
 

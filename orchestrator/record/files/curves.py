@@ -138,23 +138,24 @@ def read_curves(
     missing = MissingCurves(state, partial(_read_shape, state))
     tables = list[Any]()
     rows = 0
-    pending: dict[Any, Any] = {}  # by file its table; by (shape, digests) the evaluations with such inline curves
+    read_tables = list[Any]()
+    inline_evaluations: dict[Any, list[Any]] = {}  # by their shape and the digests of their measurements
     for pack in selected_packs:
         digests = frozenset(state.configurations[config_id].measurements_digest for config_id, _ in pack.members)
         parts = [fields for _, fields in sorted(pack.evaluations.items()) if fields["final"] or not final_only]
         for fields in [*parts, *missing.make_fields(pack)]:
             if (curves := fields.get("curves")) is None:
                 table = _drop_pruned_rows(pack, read_part(state.folder, fields["file"], fields["sha256"]))
-                pending[fields["file"]] = table = _drop_unmeasured_rows(state, digests, table)
-                rows += table.num_rows
+                read_tables.append(_drop_unmeasured_rows(state, digests, table))
+                rows += read_tables[-1].num_rows
             else:
                 shape = tuple(tuple(curves[name]) for name in SHAPE)
-                pending.setdefault((shape, digests), []).append((pack, fields))
+                inline_evaluations.setdefault((shape, digests), []).append((pack, fields))
                 rows += count_values(curves)
         if rows >= _ROWS_AT_ONCE:
-            tables += _filter_rows(_make_tables(state, pending), keep)
-            pending, rows = {}, 0
-    tables += _filter_rows(_make_tables(state, pending), keep)
+            tables += _filter_rows([*read_tables, *_make_inline_tables(state, inline_evaluations)], keep)
+            read_tables, inline_evaluations, rows = [], {}, 0
+    tables += _filter_rows([*read_tables, *_make_inline_tables(state, inline_evaluations)], keep)
     if not tables:
         tables = [make_schema().empty_table()]
 
@@ -188,11 +189,10 @@ def _drop_pruned_rows(pack: PackState, table: Any) -> Any:
     return table.filter(pa.array(table.column("step").to_numpy() <= last_steps[config_ids.indices.to_numpy()]))
 
 
-def _make_tables(state: SweepState, pending: Mapping[Any, Any]) -> list[Any]:
-    """Return the tables of files unchanged, and a table for all inline curves of each shape."""
+def _make_inline_tables(state: SweepState, evaluations: Mapping[Any, list[Any]]) -> list[Any]:
+    """Return a table for all inline curves of each shape and digests of measurements."""
     return [
-        _drop_unmeasured_rows(state, key[1], make_inline_table(part)) if isinstance(part, list) else part
-        for key, part in pending.items()
+        _drop_unmeasured_rows(state, digests, make_inline_table(parts)) for (_, digests), parts in evaluations.items()
     ]
 
 

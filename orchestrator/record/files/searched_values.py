@@ -45,7 +45,7 @@ def add_searched_values(curves: pd.DataFrame, state: SweepState) -> pd.DataFrame
     indices = np.array([index_by_id[config_id] for config_id in config_ids], dtype=np.int64)
     index_by_row = indices[curves["config_id"].cat.codes.to_numpy()]
 
-    # Columns by configuration, with the values repeated in its rows.
+    # Repeat the values of a configuration in all of its rows.
     numbers = pd.Series([configuration.number for configuration in state.configurations.values()], dtype="int64")
     added = {"number": numbers, **make_searched_columns(state)}
     columns = {key: column.take(index_by_row).set_axis(curves.index) for key, column in added.items()}

@@ -179,7 +179,7 @@ class PackState:
                 member.status = "failed" if status == "failed" or member.failed_at is not None else "complete"
 
     def reopen(self) -> None:
-        """Reset a failed pack, so that it is tried again; pruned members stay complete."""
+        """Reopen a failed pack for another try; pruned members stay complete."""
         self.status, self.error = "running" if self.evaluations else "planned", None
         self.attempts, self.traces = [], []
         for (config_id, _), member in zip(self.members, self.member_states, strict=True):

@@ -47,7 +47,7 @@ class PackReporter:
         self._watchdog = watchdog
         self._progress_interval = progress_interval
         self._last_progress = float("-inf")
-        self._poll = import_mirror().StopPoll(work.address) if work.address else None
+        self._stop_poll = import_mirror().StopPoll(work.address) if work.address else None
 
     def report_environment(self, environment: dict[str, Any]) -> None:
         """Report the worker's environment, once in every attempt."""
@@ -56,14 +56,14 @@ class PackReporter:
     def report(self, evaluation: Evaluation) -> bool:
         """Report an evaluation, and return whether the pack is to stop: at `pause_at`, or with the sweep."""
         # Weights are at the address before the ledger names them.
-        if self._poll is not None and evaluation.weights:
+        if self._stop_poll is not None and evaluation.weights:
             import_mirror().send_weights(self._work, evaluation)
         self._send_message("evaluation", evaluation.to_bytes())
 
         # A worker on another machine does not see the stop file, so it polls the address.
         if evaluation.step == self._work.pause_at or (Path(self._work.folder) / STOP_FILE).exists():
             return True
-        return self._poll is not None and bool(self._poll.is_stopped())
+        return self._stop_poll is not None and bool(self._stop_poll.is_stopped())
 
     def progress(self, progress: Progress) -> None:
         """Restart the timeout of the watchdog, and report the progress if the last report is old enough."""

@@ -21,12 +21,12 @@ from orchestrator.trainer_choice import get_trainer
 from search_spaces import Resources, SweepSpec
 from search_spaces.grammar.problems import Findings
 
-EXAMPLES = 50  # members whose estimated time is averaged
+SAMPLED_MEMBERS = 50  # members whose estimated time is averaged
 LOCAL_UP_TO_SECONDS = 120.0  # of estimated training; beyond that the start of Ray matters little
 
 
-def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, str]:
-    """Return the name of the scheduler and the reason; time is estimated from the first EXAMPLES of `examples`."""
+def choose_scheduler(spec: SweepSpec, members: Iterable[Member]) -> tuple[str, str]:
+    """Return the name of the scheduler and the reason; time is estimated from the first of `members`."""
     # A choice of the user or the environment, and packs that only one scheduler can run.
     resources, trainer = spec.resources, get_trainer(spec.sections)
     if resources.scheduler != "auto":
@@ -41,8 +41,10 @@ def choose_scheduler(spec: SweepSpec, examples: Iterable[Member]) -> tuple[str, 
     # Otherwise the training time decides, because Ray takes seconds to start. It is estimated by operations, so the
     # reason names no time; `plan` measures a step and shows the time.
     workers = make_local_cluster(resources.cpus, max_workers=resources.workers).workers
-    members = sum(round_.member_count * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec)))
-    seconds = mean(map(trainer.estimate_seconds, islice(examples, EXAMPLES))) * members / workers
+    member_count = sum(
+        round_.member_count * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec))
+    )
+    seconds = mean(map(trainer.estimate_seconds, islice(members, SAMPLED_MEMBERS))) * member_count / workers
     if seconds > LOCAL_UP_TO_SECONDS:
         return "ray", "the sweep is long enough that starting Ray matters little"
     return "local", "a short sweep starts faster without Ray"

@@ -7,7 +7,7 @@ Each worker has a connection of its own; if it closes, the worker has died.
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -64,43 +64,27 @@ class _Worker:
 
 
 class LocalScheduler:
-    """Runs packs in worker processes of this machine; `start_worker` connects to a new one."""
+    """Runs packs in worker processes of this machine; `start_worker` connects to a new one.
+
+    Hands out packs to workers, and handles their messages and deaths, until the driver has no packs left.
+    """
+
+    driver: Driver  # set by `run`
 
     def __init__(self, resources: Resources, start_worker: StartWorker) -> None:
         self.cluster = make_local_cluster(resources.cpus, max_workers=resources.workers, gpus=resources.gpus)
-        self._start_worker = start_worker
-        self._max_retries = resources.retries
-        # CUDA_VISIBLE_DEVICES of each worker.
-        self._gpu_slots = list_gpu_slots(resources.gpus) if resources.gpus else ()
-
-    def run(self, driver: Driver) -> None:
-        """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
-        retries = Retries(self._max_retries)
-        _LocalRun(driver, self._start_worker, self.cluster.workers, retries, self._gpu_slots).run()
-
-
-class _LocalRun:
-    """Hands out packs to worker processes and handles their messages and deaths, until the driver has no packs left."""
-
-    def __init__(
-        self,
-        driver: Driver,
-        start_worker: StartWorker,
-        max_workers: int,
-        retries: Retries,
-        gpu_slots: Sequence[str] = (),
-    ) -> None:
-        self.free_gpu_slots = deque(gpu_slots)
-        self.driver = driver
         self.start_worker = start_worker
-        self.max_workers = max_workers
-        self.retries = retries
+        self.retries = Retries(resources.retries)
+        # CUDA_VISIBLE_DEVICES of the workers that can still be started.
+        self.free_gpu_slots = deque(list_gpu_slots(resources.gpus) if resources.gpus else ())
         self.workers: list[_Worker] = []
         self.retry_queue: deque[tuple[str, str]] = deque()
         self.lost_workers: Counter[str] = Counter()
 
-    def run(self) -> None:
-        """Run all packs: in a loop, give packs to idle workers, then handle the messages of busy ones."""
+    def run(self, driver: Driver) -> None:
+        """Run packs until the driver has none left. Raises what the driver raises, and OutOfSpace."""
+        # In a loop, give packs to idle workers, then handle the messages of busy workers.
+        self.driver = driver
         while True:
             # If no worker is busy although packs could be handed out, the driver has none left.
             self.hand_out()
@@ -117,7 +101,7 @@ class _LocalRun:
 
     def hand_out(self) -> None:
         """Give packs to idle workers while there are packs."""
-        while sum(worker.pack_id is not None for worker in self.workers) < self.max_workers:
+        while sum(worker.pack_id is not None for worker in self.workers) < self.cluster.workers:
             pack = self.retry_queue.popleft() if self.retry_queue else self.driver.take_next_pack()
             if pack is None:
                 return

@@ -152,7 +152,7 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
         super().__init__(driver, workers)
         self._retries = retries
         self._lost_nodes = Counter[str]()
-        self._final_deaths: dict[str, Death] = {}  # packs that are not to be tried again: Tune takes them for complete
+        self._final_deaths: dict[str, Death] = {}  # packs that must not be retried; Tune counts them as complete
         self._replaced_packs = set[str]()  # packs that ran out of memory and were replaced by smaller ones
 
     def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:

@@ -17,7 +17,7 @@ from tests.orchestrator.program.studies import Study, assert_equal_curves, proce
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper and /proc")
 
-KILLS = int(os.environ.get("KILLS", "3"))
+KILLS = int(os.environ.get("KILLS", "4"))
 CHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)'], start_new_session=True)"
 
 

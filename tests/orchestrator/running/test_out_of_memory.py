@@ -20,6 +20,7 @@ from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.retries import Death, Retries
 from orchestrator.running.schedulers import inline, local, local_worker
 from orchestrator.running.with_ray.tune import TuneEventCallback
+from search_spaces import Resources
 from tests.orchestrator.running.ledgers import keyed, sets
 
 SHORT = ("training.steps=20", "evaluation.every=10", "evaluation.samples=4")
@@ -145,10 +146,11 @@ def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
 
     death = asdict(Death(message="MemoryError", out_of_memory=True))
     connection = SimpleNamespace(recv_bytes=lambda: local_worker.encode_message("death", death))
-    run = local._LocalRun(SimpleNamespace(replace_by_smaller_packs=replace_by_smaller_packs), None, 1, Retries(2))  # type: ignore[arg-type]
+    scheduler = local.LocalScheduler(Resources(retries=2), None)  # type: ignore[arg-type]
+    scheduler.driver = SimpleNamespace(replace_by_smaller_packs=replace_by_smaller_packs)  # type: ignore[assignment]
     worker = local._Worker(connection, pack_id="large", work="")  # type: ignore[arg-type]
-    run.handle_message(worker)
-    assert asked == [("large", "MemoryError")] and worker.pack_id is None and not run.retry_queue
+    scheduler.handle_message(worker)
+    assert asked == [("large", "MemoryError")] and worker.pack_id is None and not scheduler.retry_queue
 
 
 def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:

@@ -25,11 +25,11 @@ def without_kernels(monkeypatch):
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=25)
 @given(
     seeds=st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=4),
     step=st.integers(0, 2**31),
-    stream=st.sampled_from([0, 4]),  # programs have 0 and 1 as constants: each costs a compilation
+    stream=st.integers(0, 4),
     site=st.integers(0, 2**31),
     count=st.integers(1, 99),
     each=st.booleans(),

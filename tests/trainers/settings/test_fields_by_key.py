@@ -122,4 +122,4 @@ def test_every_field_of_every_registered_class_is_found(kind: str) -> None:
         for item in settings_fields(cls):
             field = find_field({**SECTIONS, kind: {"name": name}}, f"{kind}.{item.name}", MemberConfig)
             assert (field is None) == bool(item.metadata["kind"])
-            assert field is None or (field.cls is cls and field.problems(object()))
+            assert field is None or (field.cls is cls and field.find_problems(object()))
