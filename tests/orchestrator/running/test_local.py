@@ -17,7 +17,7 @@ from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers import local, local_worker
-from orchestrator.running.schedulers.choice import EXAMPLES, choose_scheduler, find_missing_resources
+from orchestrator.running.schedulers.choice import SAMPLED_MEMBERS, choose_scheduler, find_missing_resources
 from orchestrator.sweep.children import SweepChildren
 from search_spaces import Resources, load_sweep
 from tests.orchestrator.running.deaths import (
@@ -274,7 +274,7 @@ def test_a_few_members_stand_for_a_sweep(tiny):
     (one, *_) = (found.build_member(0) for found in build_first_generation(spec))
     taken = iter([one] * 1000)
     choose_scheduler(spec, taken)
-    assert len(list(taken)) == 1000 - EXAMPLES
+    assert len(list(taken)) == 1000 - SAMPLED_MEMBERS
 
 
 def test_what_the_driver_raises_leaves_as_it_was_raised(host):
