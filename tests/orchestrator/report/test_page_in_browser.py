@@ -443,8 +443,14 @@ def test_dots_of_seeds_stand_apart_from_the_interval(page):
     for n, (top, _) in enumerate(squares):
         assert max(bottom for _, bottom in circles[8 * n : 8 * n + 8]) <= top
 
-    # Each row uses the width of its picture.
-    farthest = page.read(
+
+def test_each_row_of_seeds_uses_the_width_of_its_picture(tab, tmp_path, synthetic_sweep):
+    def noisier_at_long_lengths(number, seed, average, metric, lengths, step):
+        return 0.3 + 0.01 * number + 0.001 * number * seed * np.where(lengths > 7, 10, 1)
+
+    state = synthetic_sweep(tmp_path / "two", [{}, {"model.dropout": 0.1}], 8, noisier_at_long_lengths)
+    tab.open(write_report(state.folder)[0].as_uri())
+    farthest = tab.read(
         "[...document.querySelectorAll('#comparison svg')].map(svg => { const box = svg.getBoundingClientRect(),"
         "middle = (box.left + box.right) / 2;"
         "const dots = [...svg.querySelectorAll('circle')].map(e => e.getBoundingClientRect());"
@@ -547,6 +553,21 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(
         )
         assert heads[5] in ("selection", "test", "trained") and rows[-1][5].startswith("-inf")
     assert tab.problems == []
+
+
+def test_configurations_that_never_reach_the_metric_are_crosses_without_failed_seeds(tab, tmp_path, synthetic_sweep):
+    def unreached(number, seed, average, metric, lengths, step):
+        return np.full(len(lengths), math.inf if number == 2 else 1.0 + number + seed)
+
+    values = [{"training.learning_rate": 10.0 ** -(3 + n), "model.dropout": 0.1 * n} for n in range(3)]
+    path, _ = write_report(synthetic_sweep(tmp_path / "steps", values, 2, unreached).folder)
+    tab.problems.clear()
+    tab.open(path.as_uri())
+    crosses = "[...document.querySelectorAll('{} .cross')].map(e => e.dataset.c)"
+    for picture, count in (("#points", 2), ("#parallel", 2)):
+        assert tab.read(crosses.replace("{}", picture)) == ["2"] * count
+    legend = tab.read("document.querySelector('#legend').textContent")
+    assert "not reached: #2" in legend and "failed" not in legend and tab.problems == []
 
 
 def test_configurations_with_failed_seeds_have_hollow_points_in_every_picture(page):

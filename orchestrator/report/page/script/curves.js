@@ -182,7 +182,7 @@ function drawLegend(groups) {
   if (state.first !== null && !state.e)
     entries.push(make("span", "A, B: median, quartiles, seeds"));
   const infinite = d3.range(C).filter(c => isLost(c, "selection") || isLost(c, "test")).map(c => configurations[c].label);
-  if (infinite.length) entries.push(make("span", `\u00d7 no median, because seeds failed: ${listFirst(infinite)}`));
+  if (infinite.length) entries.push(make("span", `\u00d7 ${WHY_LOST}: ${listFirst(infinite)}`));
   const counts = hollow.map(c => `${configurations[c].label} ${configurations[c].failed} of ${configurations[c].seeds.length}`);
   if (counts.length) entries.push(make("span", `\u25cb some seeds failed: ${listFirst(counts)}`));
   $("legend").replaceChildren(...entries);

@@ -25,7 +25,7 @@ function outcomeScale(bottom, top) {
 function drawPoints() {
   const box = $("points"), lengths = describeLengths(state.outcome), isOneLength = /^ \d+$/.test(lengths);
   const measure = isOneLength ? `value at the ${state.outcome} length` : `mean over the ${state.outcome} lengths`;
-  $("outcome-note").replaceChildren(...keepTogether(`${judgedName}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}${axes.some(axis => !axis.outcome && (!axis.number || axis.ticks)) ? "; points of equal values are spread sideways" : ""}.${failed.length ? " \u00d7: no median, because seeds failed." : ""}${hollow.length ? " \u25cb: some seeds failed." : ""}`));
+  $("outcome-note").replaceChildren(...keepTogether(`${judgedName}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}${axes.some(axis => !axis.outcome && (!axis.number || axis.ticks)) ? "; points of equal values are spread sideways" : ""}.${failed.length ? ` \u00d7: ${WHY_LOST}.` : ""}${hollow.length ? " \u25cb: some seeds failed." : ""}`));
 
   // As many panels in a row as have room, and as equal rows as possible.
   const panels = axes.filter(axis => !axis.outcome).toSorted(byStrength);
@@ -68,7 +68,7 @@ function drawPoints() {
     const strip = STRIP_ABOVE ? top + 6 : height - bottom - 6;
     if (failed.length) labelStrip(svg, left - 6, strip + 4);
     drawCrosses(svg, failed.filter(c => isLost(c, state.outcome) && axis.values[c] !== null), c => [x(axis.values[c]) + jitter(c), strip + 5])
-      .append("title").text(c => describePoint(c, "failed"));
+      .append("title").text(c => describePoint(c, isNeverReached ? page.judged.infinite : "failed"));
   }
 }
 

@@ -138,7 +138,10 @@ const measureLabels = (svg, axis) => { // the width of the widest, which a verti
   return widest;
 };
 
-// Configurations without an outcome because seeds failed are crosses in a strip beyond the worse end of its axis.
+// Configurations without an outcome, because seeds failed or never reached the metric, are crosses in a strip beyond the
+// worse end of its axis.
+const isNeverReached = page.judged.infinite !== "inf";
+const WHY_LOST = isNeverReached ? page.judged.infinite : "no median, because seeds failed";
 const isLost = (c, outcome) => configurations[c].lost.includes(outcome);
 const failed = d3.range(C).filter(c => configurations[c].lost.length);
 // Those with an outcome although some of their seeds failed have hollow points.
@@ -151,7 +154,7 @@ const drawCrosses = (svg, cs, position) => pointable(svg.append("g").selectAll("
   .attr("class", c => `cross${isIn(c) ? "" : " out"}`).attr("text-anchor", "middle")
   .attr("transform", c => `translate(${position(c)})`);
 const labelStrip = (svg, x, y) =>
-  svg.append("text").attr("class", "failed").attr("x", x).attr("y", y).attr("text-anchor", "end").text("failed");
+  svg.append("text").attr("class", "failed").attr("x", x).attr("y", y).attr("text-anchor", "end").text(isNeverReached ? "never" : "failed");
 
 // An axis for each hyperparameter and outcome. A filter is [low, high] in parts of the height of its axis.
 const axes = [
