@@ -109,6 +109,6 @@ def _read_lengths(option: str, text: str | None) -> tuple[int, ...] | None:
         return None
     if not (numbers := read_numbers(text)) or min(numbers) < 1:
         raise UserError(
-            f"{option} {text!r}: not a list of lengths; allowed: different whole numbers, such as 20 or 5,8-10"
+            f"{option} {text!r}: cannot be used; allowed: different whole numbers, such as 20 or 5,8-10"
         )
     return tuple(sorted(numbers))

@@ -67,7 +67,8 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     select_rows = partial(_select_needed_rows, objective)
     curves = read_curves(state, keep=select_rows) if curves is None else curves[select_rows(curves)]
     curves = curves.loc[curves["config_id"].isin(complete_ids), list(COLUMNS)]
-    bands = make_bands(curves[select_steps(curves, choose_evaluations(curves, objective))], objective, directions)
+    chosen_curves = curves[select_steps(curves, choose_evaluations(curves, objective))]
+    bands = make_bands(chosen_curves, objective, directions)
 
     # Ranks follow when all rows are known.
     rows = [
@@ -78,7 +79,7 @@ def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         )
         for config_id, configuration in state.configurations.items()
     ]
-    undefined = describe_undefined_values(state, curves, objective)
+    undefined = describe_undefined_values(state, chosen_curves, objective)
     return Summary(
         state=state,
         status=state.end_status or ("running" if describe_running_driver(state.folder) else "interrupted"),

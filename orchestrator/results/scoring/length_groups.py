@@ -50,5 +50,5 @@ def parse_lengths(text: str, allowed_lengths: Collection[int] | None, allowed: s
     """
     numbers = read_numbers(text)
     if not numbers or not (allowed_lengths is None or set(numbers) <= set(allowed_lengths)):
-        raise UserError(f"--lengths {text!r}: not lengths of this sweep; allowed: {allowed}")
+        raise UserError(f"--lengths {text!r}: cannot be used; allowed: {allowed}")
     return tuple(sorted(numbers))

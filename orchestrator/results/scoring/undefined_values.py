@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.evaluation_choice import select_steps
-from orchestrator.results.scoring.objective import choose_evaluations, mask_judged_rows
+from orchestrator.results.scoring.objective import mask_judged_rows
 from orchestrator.text.wording import format_count, format_lengths, format_metric, format_ranges
 from search_spaces import Objective
 
@@ -25,10 +24,10 @@ class UndefinedValues:
     notes: tuple[str, ...] = ()
 
 
-def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective: Objective) -> UndefinedValues:
+def describe_undefined_values(state: SweepState, chosen_curves: pd.DataFrame, objective: Objective) -> UndefinedValues:
     """Return sentences on the lengths and members with NaN in the judged metric; none without NaN.
 
-    Only members that ended without failing are counted, at their judged evaluation.
+    `chosen_curves` are at the judged evaluation. Only members that ended without failing are counted.
     """
     # The NaN of a failed member has a known reason; that of a member that ended well must be explained.
     ended_members = {
@@ -37,19 +36,19 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
         for seed, member in configuration.members.items()
         if member.status == "complete"
     }
-    chosen_curves = curves[
-        mask_judged_rows(curves, objective) & select_steps(curves, choose_evaluations(curves, objective))
-    ]
-    missing_values = chosen_curves.loc[chosen_curves["value"].isna(), ["config_id", "seed", "length"]].itertuples(
-        index=False, name=None
-    )
+    is_missing = mask_judged_rows(chosen_curves, objective) & chosen_curves["value"].isna()
+    missing_values = chosen_curves.loc[is_missing, ["config_id", "seed", "length"]].itertuples(index=False, name=None)
     member_counts = Counter(
         int(length) for config_id, seed, length in missing_values if (str(config_id), int(seed)) in ended_members
     )
+
+    # A length without any value is a mistake in the file or the script, and stands in the first line of a report.
     metric = format_metric(objective.metric, objective.average)
     unmeasured = [length for length, count in member_counts.items() if count == len(ended_members)]
-    lengths_text = format_lengths(sorted(unmeasured))
-    warnings = [f"{metric} has no value at {lengths_text}: it was NaN, or not reported, in every seed"]
+    warnings = []
+    if unmeasured:
+        lengths_text = format_lengths(sorted(unmeasured))
+        warnings.append(f"{metric} has no value at {lengths_text}: it was NaN, or not reported, in every seed")
 
     # Usually many lengths have the same count, and are written as a range.
     lengths_by_count: dict[int, list[int]] = {}
@@ -64,8 +63,8 @@ def describe_undefined_values(state: SweepState, curves: pd.DataFrame, objective
     notes = [
         f"{metric} has no value {', '.join(parts)} that ended without an error: it was NaN, or not reported; at these "
         "lengths they count as failed seeds"
-    ]
-    return UndefinedValues(tuple(warnings) if unmeasured else (), tuple(notes) if parts else ())
+    ] * bool(parts)
+    return UndefinedValues(tuple(warnings), tuple(notes))
 
 
 def has_undefined_score(configuration: ConfigurationState) -> bool:

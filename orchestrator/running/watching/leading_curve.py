@@ -49,7 +49,8 @@ def make_undefined_rows(state: SweepState) -> list[tuple[str, str]]:
     try:
         objective = read_objective(state.spec)
         curves = read_curves(state, keep=lambda rows: mask_judged_rows(rows, objective))
-        undefined = describe_undefined_values(state, curves, objective)
+        chosen_curves = curves[select_steps(curves, choose_evaluations(curves, objective))]
+        undefined = describe_undefined_values(state, chosen_curves, objective)
         return [("undefined", sentence) for sentence in (*undefined.warnings, *undefined.notes)]
     except (LengthwiseError, KeyError) as error:  # KeyError: a ledger whose metric was not measured
         return [("undefined", f"curves cannot be read: {error}")]

@@ -351,7 +351,7 @@ def test_of_a_metric_without_a_better_direction_neither_is_better(three):
         ({"second": "0"}, "are the same configuration"),
         ({"metric": "margni"}, "; did you mean margin?"),
         ({"average": "emma"}, "; did you mean ema?"),
-        ({"lengths": "99"}, "--lengths '99': allowed: different common lengths (1-11)"),
+        ({"lengths": "99"}, "--lengths '99': cannot be used; allowed: different common lengths (1-11)"),
         ({"lengths": "a"}, "--lengths 'a'"),
     ],
 )
