@@ -17,7 +17,7 @@ from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.consoles import make_console
 
@@ -75,7 +75,7 @@ class Sweep:
     @cached_property
     def summary(self) -> Summary:
         """The results that reports and figures show."""
-        return summarise(self.state)
+        return summarize(self.state)
 
     @cached_property
     def configurations(self) -> pd.DataFrame:

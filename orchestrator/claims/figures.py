@@ -33,7 +33,7 @@ from search_spaces.grammar.claims import Claim
 # The axis of lengths is logarithmic if they are few and the last is many times the first.
 MAX_LOG_LENGTHS = 8
 MIN_LOG_RATIO = 8
-COLOURS = 64  # of a PNG; a full-colour PNG has three times the bytes
+COLORS = 64  # of a PNG; a full-color PNG has three times the bytes
 DRAWN_QUESTIONS = ("difference", "equivalence", "ratio", "bound")  # others are about shares or searches
 
 
@@ -80,12 +80,12 @@ def draw_claim(judgement: Judgement) -> Figure:
 
 
 def write_small_png(figure: Figure, path: Path) -> None:
-    """Write a figure as a PNG with COLOURS colours."""
-    full_colour = io.BytesIO()
-    figure.savefig(full_colour, format="png", dpi=110, metadata={"Software": None})
+    """Write a figure as a PNG with COLORS colors."""
+    full_color = io.BytesIO()
+    figure.savefig(full_color, format="png", dpi=110, metadata={"Software": None})
     path.parent.mkdir(parents=True, exist_ok=True)
-    with Image.open(full_colour) as image:
-        quantized = image.convert("RGB").quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    with Image.open(full_color) as image:
+        quantized = image.convert("RGB").quantize(COLORS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
         quantized.save(path, optimize=True)
 
 
@@ -109,15 +109,15 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
     axes.fill_between(lengths, [m.low for m in medians], [m.high for m in medians], color=BLUE, alpha=0.25, lw=0)
     axes.plot(lengths, [m.value for m in medians], color=BLUE, linewidth=2)
 
-    # Shade the trained and the selection lengths; selection lengths among the trained ones have no own colour.
+    # Shade the trained and the selection lengths; selection lengths among the trained ones have no own color.
     trained, selection = sweep.groups["trained"], sweep.groups["selection"]
     note = ", selection among them" if set(selection) <= set(trained) else ""
-    for label, shaded_lengths, colour in (
+    for label, shaded_lengths, color in (
         (f"trained{note}", trained, "#E6E9ED"),
         ("selection", () if note else selection, "#F4F1E4"),
     ):
         for first, last in find_consecutive_runs(shaded_lengths, sweep.groups["all"]):
-            axes.axvspan(first - 0.5, last + 0.5, zorder=0, linewidth=0, label=label, facecolor=colour)
+            axes.axvspan(first - 0.5, last + 0.5, zorder=0, linewidth=0, label=label, facecolor=color)
             label = ""  # once in the legend
 
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -108,7 +108,5 @@ def _read_lengths(option: str, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     if not (numbers := read_numbers(text)) or min(numbers) < 1:
-        raise UserError(
-            f"{option} {text!r}: cannot be used; allowed: different whole numbers, such as 20 or 5,8-10"
-        )
+        raise UserError(f"{option} {text!r}: cannot be used; allowed: different whole numbers, such as 20 or 5,8-10")
     return tuple(sorted(numbers))

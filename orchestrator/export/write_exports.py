@@ -8,7 +8,7 @@ from orchestrator.errors import UserError, refuse_unwritable
 from orchestrator.record.files.code import read_program
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.summary import Summary
 from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import format_command, format_count
@@ -67,7 +67,7 @@ def export(folder: Path, request: ExportRequest, *, force: bool = False) -> list
     """
     request.check()
     state = SweepState.load(folder)
-    summary = summarise(state)
+    summary = summarize(state)
     label_texts = {}
     if request.labels:
         from orchestrator.export.user_labels import read_labels

@@ -32,7 +32,7 @@ CHARACTER_INCHES = 0.065
 FONT_SIZES = (8, 6)  # of the names of groups; CHARACTER_INCHES is of the first
 
 SOLID: tuple[tuple[Any, str], ...] = (("-", "o"),)
-DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # a style for each colour of PALETTE
+DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # a style for each color of PALETTE
     *(("-", "o"), ("--", "s"), (":", "^"), ("-.", "D")),
     *(((0, (5, 1, 1, 1, 1, 1)), "v"), ((0, (1, 3)), "x"), ((0, (8, 2)), "P"), ((0, (3, 3)), "*")),
 )
@@ -41,16 +41,16 @@ DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # a style for each colour of 
 def plot_configurations(
     axes: Axes,
     bands: Mapping[str, Band],
-    coloured: Sequence[ConfigurationResult],
+    colored: Sequence[ConfigurationResult],
     grey: Sequence[ConfigurationResult],
     *,
     crosses: bool,
     styles: Sequence[tuple[Any, str]] = SOLID,
 ) -> list[Artist]:
-    """Draw the `coloured` configurations with band and seeds, the first on top, and `grey` ones as medians.
+    """Draw the `colored` configurations with band and seeds, the first on top, and `grey` ones as medians.
 
     Configurations without a band in `bands` (by config_id) are skipped. `crosses` mark infinite medians; `styles` are
-    line styles and markers, used in turn. Returns the drawn medians in the order of `coloured`, then an artist with all
+    line styles and markers, used in turn. Returns the drawn medians in the order of `colored`, then an artist with all
     grey ones.
     """
     # Draw all grey medians as a single artist: separate lines would take minutes.
@@ -62,22 +62,22 @@ def plot_configurations(
         lines = [grey_lines]
 
     # The first configuration is drawn last, on top of the others.
-    for rank, row in reversed(list(enumerate(coloured))):
+    for rank, row in reversed(list(enumerate(colored))):
         if row.config_id in bands:
-            colour = PALETTE[rank % len(PALETTE)]
+            color = PALETTE[rank % len(PALETTE)]
             style, marker = styles[rank % len(styles)]
-            line = draw_band(axes, bands[row.config_id], colour, prominent=rank == 0, style=style, marker=marker)
+            line = draw_band(axes, bands[row.config_id], color, prominent=rank == 0, style=style, marker=marker)
             lines.insert(0, line)
             if crosses:
-                mark_unreached(axes, bands[row.config_id], colour)
+                mark_unreached(axes, bands[row.config_id], color)
     return lines
 
 
-def mark_unreached(axes: Axes, band: Band, colour: str) -> None:
+def mark_unreached(axes: Axes, band: Band, color: str) -> None:
     """Draw crosses at the upper edge for infinite medians, where too few seeds reached the threshold."""
     lengths = [length for length, median in zip(band.lengths, band.median, strict=True) if math.isinf(median)]
     edge = axes.get_xaxis_transform()
-    axes.plot(lengths, [CROSS_HEIGHT] * len(lengths), "x", color=colour, markersize=6, transform=edge, zorder=6)
+    axes.plot(lengths, [CROSS_HEIGHT] * len(lengths), "x", color=color, markersize=6, transform=edge, zorder=6)
 
 
 def get_finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -85,21 +85,21 @@ def get_finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     return np.array(band.lengths), mask_infinite(band.median)
 
 
-def draw_band(axes: Axes, band: Band, colour: str, *, prominent: bool, style: Any = "-", marker: str = "o") -> Line2D:
+def draw_band(axes: Axes, band: Band, color: str, *, prominent: bool, style: Any = "-", marker: str = "o") -> Line2D:
     """Draw the median of a configuration, its quartiles as a band, its seeds as thin lines; return the median line."""
     # Infinite quartiles are cut off at the finite values.
     lengths, median = get_finite_line(band)
     for values in band.seeds.values():
-        axes.plot(lengths, values, color=colour, linewidth=0.5, alpha=0.25, zorder=2)
+        axes.plot(lengths, values, color=color, linewidth=0.5, alpha=0.25, zorder=2)
     low, high = np.array(band.q25, dtype=float), np.array(band.q75, dtype=float)
     finite = [value for value in (*band.q25, *band.median, *band.q75) if math.isfinite(value)] or [0.0]
     low, high = (np.clip(edge, min(finite), max(finite)) for edge in (low, high))
-    axes.fill_between(lengths, low, high, color=colour, alpha=0.16, linewidth=0, zorder=3)
+    axes.fill_between(lengths, low, high, color=color, alpha=0.16, linewidth=0, zorder=3)
 
     (line,) = axes.plot(
         lengths,
         median,
-        color=colour,
+        color=color,
         linewidth=2.4 if prominent else 1.6,
         linestyle=style,
         marker=marker,

@@ -1,6 +1,6 @@
-"""Colours, log axes and files of all figures. A figure is redrawn only if its data or the drawing code changed.
+"""Colors, log axes and files of all figures. A figure is redrawn only if its data or the drawing code changed.
 
-Colour-blind readers can distinguish the colours of Okabe and Ito (2008). Equal input gives equal bytes.
+Color-blind readers can distinguish the colors of Okabe and Ito (2008). Equal input gives equal bytes.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from trainers.files.atomic_file import write_atomic
 BLUE = "#0072B2"
 PALETTE = ("#D55E00", "#009E73", BLUE, "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#000000")
 GREY = "#9A9A9A"
-FAILED_COLOUR = "#B00020"
+FAILED_COLOR = "#B00020"
 CROSS_HEIGHT = 0.975  # of crosses for infinite values, as a fraction of the axes
 SHARE_LIMITS = (-0.02, 1.02)  # of an axis of shares, so that lines at 0 and 1 are visible
 PACKAGE = Path(__file__).parents[1]

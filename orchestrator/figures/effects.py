@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from orchestrator.figures.drawing import (
     BLUE,
     CROSS_HEIGHT,
-    FAILED_COLOUR,
+    FAILED_COLOR,
     PALETTE,
     escape_for_figure,
     frame_axes,
@@ -34,7 +34,7 @@ from orchestrator.statistics.trend import compute_binned_medians
 from orchestrator.text.wording import compact_value
 
 GOLDEN_RATIO = 0.6180339887
-TREND_COLOUR = "#333333"
+TREND_COLOR = "#333333"
 MIN_FOR_BOX = 4  # configurations
 NAME_CHARACTERS = 56  # of all names side by side below a panel
 
@@ -110,8 +110,8 @@ def _draw_numbers(axes: Axes, key: str, panel: Panel, domain: str, worst: float)
         low, high = (
             [_replace_infinite(getattr(point, edge), point.median) for point in bins] for edge in ("q25", "q75")
         )
-        axes.fill_between(centre, low, high, color=TREND_COLOUR, alpha=0.12, linewidth=0, zorder=1)
-        axes.plot(centre, median, color=TREND_COLOUR, linewidth=1.8, zorder=4, label="trend")
+        axes.fill_between(centre, low, high, color=TREND_COLOR, alpha=0.12, linewidth=0, zorder=1)
+        axes.plot(centre, median, color=TREND_COLOR, linewidth=1.8, zorder=4, label="trend")
     axes.set_xlabel(escape_for_figure(f"{key} (logarithmic in 1 − value)" if complement else key))
 
 
@@ -131,10 +131,10 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
             continue
         q25, median, q75 = compute_quartiles(outcomes, worst)
         if math.isfinite(median):
-            axes.hlines(median, position - 0.3, position + 0.3, color=TREND_COLOUR, linewidth=2, zorder=4)
+            axes.hlines(median, position - 0.3, position + 0.3, color=TREND_COLOR, linewidth=2, zorder=4)
             if len(outcomes) >= MIN_FOR_BOX:
                 low, high = (float(np.clip(q, finite.min(), finite.max())) for q in (q25, q75))
-                box: dict[str, Any] = {"linewidth": 1, "edgecolor": TREND_COLOUR, "facecolor": "#33333318", "zorder": 1}
+                box: dict[str, Any] = {"linewidth": 1, "edgecolor": TREND_COLOR, "facecolor": "#33333318", "zorder": 1}
                 axes.bar(position, high - low, 0.6, low, **box)
 
     # Values are sorted as JSON, but shown in their usual form.
@@ -163,18 +163,18 @@ def _draw_points(axes: Axes, x: Sequence[float], dots: Sequence[Dot]) -> None:
     if failed := [position for position, dot in zip(x, dots, strict=True) if not math.isfinite(dot.outcome.median)]:
         heights = [CROSS_HEIGHT] * len(failed)
         cross: dict[str, Any] = {"markersize": 7, "transform": axes.get_xaxis_transform(), "clip_on": False}
-        axes.plot(failed, heights, "x", color=FAILED_COLOUR, **cross)
+        axes.plot(failed, heights, "x", color=FAILED_COLOR, **cross)
 
     # The star of the first configuration comes last, over the other points.
-    for first, colour, marker, size in ((False, BLUE, "o", 5), (True, PALETTE[0], "*", 11)):
+    for first, color, marker, size in ((False, BLUE, "o", 5), (True, PALETTE[0], "*", 11)):
         drawn = [(position, outcome) for position, outcome, is_first in points if is_first == first]
         if drawn:
             positions = [position for position, _ in drawn]
             medians = [outcome.median for _, outcome in drawn]
             low = [_replace_infinite(outcome.q25, outcome.median) for _, outcome in drawn]
             high = [_replace_infinite(outcome.q75, outcome.median) for _, outcome in drawn]
-            axes.vlines(positions, low, high, color=colour, linewidth=1, alpha=0.45, capstyle="projecting")
-            axes.plot(positions, medians, marker, color=colour, markersize=size, zorder=5 if first else 3)
+            axes.vlines(positions, low, high, color=color, linewidth=1, alpha=0.45, capstyle="projecting")
+            axes.plot(positions, medians, marker, color=color, markersize=size, zorder=5 if first else 3)
 
 
 def _scale_axes(axes: Axes, panel: Panel, summary: Summary) -> None:

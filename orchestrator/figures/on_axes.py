@@ -17,8 +17,8 @@ from orchestrator.text.wording import format_command, format_count, format_label
 from trainers.errors import find_nearest
 
 Labels = Mapping[str, str]
-MAX_COLOURED = 8  # with at most this many configurations, colour all
-FIRST_COLOURED = 5  # otherwise colour this many, the best by score
+MAX_COLORED = 8  # with at most this many configurations, color all
+FIRST_COLORED = 5  # otherwise color this many, the best by score
 
 
 def plot_curves(
@@ -33,7 +33,7 @@ def plot_curves(
 ) -> Axes:
     """Draw a metric against length on `axes`: medians over seeds with quartiles, every seed, and a legend.
 
-    `rows` are the configurations to draw, by default all, the first by score in colour and the others in grey. `metric`
+    `rows` are the configurations to draw, by default all, the first by score in color and the others in grey. `metric`
     and `average` default to those of the objective. Raises UserError for unknown names and if there is nothing to draw.
     """
     # A configuration has no curve before a seed has ended, or if it does not measure this metric.
@@ -47,14 +47,14 @@ def plot_curves(
         why += f"; see {format_command('status', summary.folder)}" if summary.status == "running" else ""
         raise UserError(f"{summary.folder}: no median curves to draw: {why}")
 
-    # More curves than colours cannot be told apart, so the others are grey.
-    coloured = drawn_rows if rows or len(drawn_rows) <= MAX_COLOURED else drawn_rows[:FIRST_COLOURED]
-    grey = drawn_rows[len(coloured) :]
+    # More curves than colors cannot be told apart, so the others are grey.
+    colored = drawn_rows if rows or len(drawn_rows) <= MAX_COLORED else drawn_rows[:FIRST_COLORED]
+    grey = drawn_rows[len(colored) :]
     labels = labels or {}
     crosses = metric in summary.unreached_metrics
     shade_groups(axes, summary.find_length_groups(drawn_rows[0], metric), labels=True)
     styles = DISTINCT_IN_GREY if distinct_in_grey else SOLID
-    lines = plot_configurations(axes, drawn, coloured, grey, crosses=crosses, styles=styles)
+    lines = plot_configurations(axes, drawn, colored, grey, crosses=crosses, styles=styles)
     shape_axes(
         axes, list(drawn.values()), [band.lengths for band in drawn.values()], "auto", summary.get_direction(metric)
     )
@@ -62,7 +62,7 @@ def plot_curves(
     # Names of metrics and keys may have characters that matplotlib reads as mathematics.
     axes.set_xlabel(escape_for_figure(labels.get("length", summary.axis)))
     axes.set_ylabel(escape_for_figure(f"{labels.get(metric, format_metric(metric, average))}, median over seeds"))
-    names = [make_configuration_label(row, summary, labels) for row in coloured]
+    names = [make_configuration_label(row, summary, labels) for row in colored]
     names += [f"the other {format_count(len(grey), 'configuration')}"] if grey else []
     axes.legend(lines, [escape_for_figure(name) for name in names], fontsize="small", frameon=False)
     return axes

@@ -65,19 +65,19 @@ def _describe_sign(comparison: SweepComparison) -> str:
     return f"\n{side} 0: {comparison.first.name} is better" if side else ""
 
 
-def _draw_difference(axes: Axes, comparison: SweepComparison, colour: str) -> Line2D:
+def _draw_difference(axes: Axes, comparison: SweepComparison, color: str) -> Line2D:
     """Draw the difference at each length with its band; return the line."""
     # The line has gaps for differences that failed seeds make infinite.
     lengths = [point.question.lengths[0] for point in comparison.by_length]
     values = np.array([_list_ends(point.outcome) for point in comparison.by_length])
     finite = values[np.isfinite(values)]
     differences = mask_infinite(values[:, 0])
-    (line,) = axes.plot(lengths, differences, color=colour, linewidth=1.8, marker="o", markersize=3, zorder=4)
+    (line,) = axes.plot(lengths, differences, color=color, linewidth=1.8, marker="o", markersize=3, zorder=4)
 
     # The band is cut off at the finite values.
     if comparison.has_band and len(finite):
         low, high = np.clip(values[:, 1:], finite.min(), finite.max()).T
-        axes.fill_between(lengths, low, high, color=colour, alpha=0.18, linewidth=0, zorder=3)
+        axes.fill_between(lengths, low, high, color=color, alpha=0.18, linewidth=0, zorder=3)
     return line
 
 

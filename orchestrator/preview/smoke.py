@@ -19,7 +19,7 @@ from orchestrator.errors import LengthwiseError
 from orchestrator.plan.checks.sweep_file_checks import (
     build_configurations,
     build_sample_configurations,
-    summarise_sample,
+    summarize_sample,
 )
 from orchestrator.plan.configurations import Configuration
 from orchestrator.program.exit_causes import ProgramEnded
@@ -56,7 +56,7 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
         trial = f"; {format_count(try_structures(spec), 'structure')} trained for a step and evaluated"
 
     # A large sweep has too many configurations to build all of them.
-    sample = summarise_sample(spec)
+    sample = summarize_sample(spec)
     evaluated = f"; evaluated at lengths {sample.evaluated}" if sample.evaluated else ""
     return [
         *(f"warning: {warning}" for warning in sample.warnings),
@@ -97,7 +97,7 @@ def _try_structure(members: list[MemberConfig], name: str, files: frozenset[str]
     from trainers.training.step import train_next_step
 
     # A user looks for the mistake in the stage that the message names.
-    with _raising_smoke_failed(f"{name} cannot be initialised", files):
+    with _raising_smoke_failed(f"{name} cannot be initialized", files):
         pack = Pack(members, torch.device("cpu"))
         state = TrainingState.make_initial(pack)
     with _raising_smoke_failed(f"{name} cannot take a training step", files):

@@ -30,7 +30,7 @@ from orchestrator.report.terminal import lay_out, make_rich_table, make_sentence
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.exact_tests import ALPHA
 from orchestrator.statistics.intervals import LEVEL, MIN_FOR_MEDIAN, count_needed_values
@@ -196,7 +196,7 @@ def _compare_with_first(
     summaries: dict[Path, Summary] = {}
     for folder in folders:
         if folder.resolve() not in summaries:
-            summaries[folder.resolve()] = summarise(_load_sweep(folder, folders[0]))
+            summaries[folder.resolve()] = summarize(_load_sweep(folder, folders[0]))
     first, *others = (summaries[folder.resolve()] for folder in folders)
     return [compare_sweeps(first, other, metric=metric, average=average, lengths=lengths) for other in others]
 

@@ -79,7 +79,7 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
         low, high = line.difference.low, line.difference.high
     elif line.value and line.slope:  # a value of a categorical key
         better = line.value
-        measure = "standardised slope"
+        measure = "standardized slope"
         value = line.slope.coefficient
         low, high = line.slope.low, line.slope.high
     else:

@@ -21,7 +21,7 @@ from orchestrator.report.csv_tables import OUTDATED_FILES, REPORT_CSV, TABLES, m
 from orchestrator.report.page.render import render_page
 from orchestrator.report.tables.later_evaluation_table import make_later_section
 from orchestrator.report.terminal import Screen, lay_out, make_rich_table, make_sentence_text
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.summary import Summary
 from orchestrator.text.consoles import say
 from trainers.files.atomic_file import write_atomic
@@ -38,7 +38,7 @@ def present_report(folder: Path, console: Console, *, quiet: bool = False, show:
     state = SweepState.load(folder)
     curves = read_curves(state)
     write_curves(state, curves)
-    summary = summarise(state, curves)
+    summary = summarize(state, curves)
     write_report(folder, summary, curves)
 
     if not quiet:
@@ -61,7 +61,7 @@ def refuse_read_only(folder: Path) -> None:
 
 def read_summary(folder: Path) -> Summary:
     """Return the summary of the sweep in `folder`; raises what reading its ledger and curves raises."""
-    return summarise(SweepState.load(folder))
+    return summarize(SweepState.load(folder))
 
 
 def write_report(folder: Path, summary: Summary | None = None, curves: pd.DataFrame | None = None) -> tuple[Path, Path]:
@@ -73,7 +73,7 @@ def write_report(folder: Path, summary: Summary | None = None, curves: pd.DataFr
     state = SweepState.load(folder) if summary is None or curves is None else None
     if state is not None:
         curves = read_curves(state) if curves is None else curves
-        summary = summary or summarise(state, curves)
+        summary = summary or summarize(state, curves)
     assert summary is not None and curves is not None
 
     # An old table that this report lacks would contradict it.
@@ -95,7 +95,7 @@ def write_page(folder: Path) -> None:
     """Write only report.html from the current ledger; raises what reading ledger and curves raises."""
     state = SweepState.load(folder)
     curves = read_curves(state)
-    write_atomic(folder / REPORT_HTML, [render_page(summarise(state, curves), curves).encode()])
+    write_atomic(folder / REPORT_HTML, [render_page(summarize(state, curves), curves).encode()])
 
 
 def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_SECONDS) -> None:

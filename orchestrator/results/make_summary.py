@@ -1,4 +1,4 @@
-"""Summarise a sweep from its recorded state and its curves: scores, ranks, bands, notes and warnings."""
+"""Summarize a sweep from its recorded state and its curves: scores, ranks, bands, notes and warnings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ from orchestrator.text.wording import format_count, format_lengths, format_range
 from search_spaces import Objective
 
 
-def summarise(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
+def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     """Return the summary of a sweep, finished or not.
 
     `curves` is the result of `read_curves(state)`, if it is known. Raises DamagedCurves if a parquet part differs from

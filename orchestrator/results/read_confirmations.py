@@ -9,7 +9,7 @@ from orchestrator.record.state.lineage import CONFIRMS, collect_planned_seeds, f
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.seed_comparisons import GROUPS, SeedComparison, Side, compare_sides, make_question
 from orchestrator.results.confirmation import Confirmation, ConfirmationRow, match_search
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.pack_environments import find_differing_code, record_configurations
 from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
 from orchestrator.statistics.quartiles import Quartiles
@@ -31,7 +31,7 @@ def read_confirmations(summary: Summary) -> tuple[Confirmation, ...]:
     # A damaged confirmation must not hide the others.
     for confirmation in find_confirmations(state):
         try:
-            confirmations.append(_make_confirmation(summarise(SweepState.load(confirmation.folder)), state))
+            confirmations.append(_make_confirmation(summarize(SweepState.load(confirmation.folder)), state))
         except LengthwiseError:
             continue
     return tuple(confirmations)

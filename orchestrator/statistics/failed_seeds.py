@@ -37,7 +37,7 @@ class SeedStatistics:
         return self.quartiles.median
 
 
-def summarise_seeds(
+def summarize_seeds(
     values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
 ) -> SeedStatistics:
     """Return quartiles and a statistic (None: median) of one value per seed, NaN for a failed seed."""
@@ -72,7 +72,7 @@ def score_seeds(
     under `fail` and the worst possible value otherwise. An infinite median without `is_failed` means that at least half
     of the seeds failed under `worst`.
     """
-    outcome = summarise_seeds(values, policy, direction, statistic)
+    outcome = summarize_seeds(values, policy, direction, statistic)
     if outcome.failed_count < outcome.seed_count and (policy != "fail" or not outcome.failed_count):
         return outcome
 
@@ -84,7 +84,7 @@ def score_seeds(
 def compute_group_quartiles(
     values: Floats, seeds: npt.NDArray[np.int64], failed_values: Floats, worst_values: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return q25, median and q75 of many groups of seeds, each as in `summarise_seeds`; NaN if all seeds failed.
+    """Return q25, median and q75 of many groups of seeds, each as in `summarize_seeds`; NaN if all seeds failed.
 
     `values` has the groups one after the other, `seeds` (G,) their sizes, `failed_values` (G,) the result of
     `get_failed_seed_value` for each group, `worst_values` (G,) its worst value. Each result is (G,).

@@ -19,7 +19,7 @@ from orchestrator.record.state.entities import STOPPED
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage, refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import write_report
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.summary import ConfigurationResult
 from orchestrator.session.session import Outcome
 from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
@@ -67,7 +67,7 @@ def plan_confirmation(
     import_recorded(state)
 
     # The best configurations may change until the sweep ends, so the user must allow an earlier confirmation.
-    summary = summarise(state)
+    summary = summarize(state)
     if not allow_unfinished:
         refuse_unfinished(summary, str(state.folder), "or confirm the best so far with --allow-unfinished")
     default_top = min(DEFAULT_TOP, max(1, sum(map(is_eligible, summary.rows))))

@@ -32,7 +32,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_other_sweeps, refuse_imported
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.session.session import Outcome, open_session
 from orchestrator.sweep.confirm import refuse_many_seeds
@@ -308,7 +308,7 @@ def _find_selected_ids(state: SweepState, top: int | None, labels: Sequence[str]
                     f"{subject} was pruned at step {configuration.pruned_at}; allowed: unpruned configurations"
                 )
         return list(dict.fromkeys(configuration.config_id for configuration in configurations.values()))
-    summary = summarise(state)
+    summary = summarize(state)
     refuse_unfinished(summary, f"{state.folder}: --top {top}", "or select them with --configuration")
     return [row.config_id for row in choose_best_rows(summary, top)]
 

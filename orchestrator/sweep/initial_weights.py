@@ -189,10 +189,10 @@ def _choose_configuration(state: SweepState, reference: Any) -> ConfigurationSta
         except UserError as error:
             hint = find_nearest_name(reference, ["best"])
             raise UserError(str(error) + (f"; did you mean {hint}?" if hint else "")) from None
-    from orchestrator.results.make_summary import summarise  # imports pandas
+    from orchestrator.results.make_summary import summarize  # imports pandas
     from orchestrator.sweep.selection import refuse_unfinished
 
-    result = summarise(state)
+    result = summarize(state)
     refuse_unfinished(result, "configuration: best")
     if (row := next((row for row in result.rows if row.rank == 1), None)) is None:
         raise UserError(f"configuration: best: no configuration of {state.folder} has a score")

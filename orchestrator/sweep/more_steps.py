@@ -19,7 +19,7 @@ from orchestrator.record.files.code import import_recorded
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import CONTINUES, refuse_imported
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.session.session import Outcome
 from orchestrator.storage import fetch_missing
 from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
@@ -63,7 +63,7 @@ def plan_more_steps(
     refuse_imported(state)
     refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
-    summary = summarise(state)
+    summary = summarize(state)
     refuse_unfinished(summary, f"{state.folder}: --steps {steps}")
     refuse_top_with_labels(top, labels, "get more steps")
 

@@ -28,7 +28,7 @@ class UncroppedConsole(Console):
         super().print(*masked_objects, **{"crop": False, **options})
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render like Console, without control characters in texts; rich adds colours and cursor movements later."""
+        """Render like Console, without control characters in texts; rich adds colors and cursor movements later."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=remove_controls(segment.text))
 
@@ -96,5 +96,5 @@ def align_rows(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a text without markup, colours or added line breaks."""
+    """Print a text without markup, colors or added line breaks."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)

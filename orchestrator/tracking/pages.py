@@ -14,7 +14,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_lengths
 
 NOTE_TAG, COLOR_TAG = "mlflow.note.content", "mlflow.runColor"
-COLORS = (  # by rank, the first two as in report.html; MLflow derives its colours from run ids, and they may repeat
+COLORS = (  # by rank, the first two as in report.html; MLflow derives its colors from run ids, and they may repeat
     *("#ff7f0e", "#17becf", "#1f77b4", "#2ca02c", "#d62728"),
     *("#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22"),
 )

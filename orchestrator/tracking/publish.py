@@ -18,7 +18,7 @@ from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
 from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import list_report_files, write_report
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import choose_tracking_uri, get_sqlite_path, is_from_this_machine
 from orchestrator.tracking.mlflow_names import compute_sweep_id
@@ -68,7 +68,7 @@ def publish(
         name = _choose_experiment(state, records) if experiment is None else experiment or state.study
         store = MlflowExperiment(uri, name, folder.resolve().parent)
         curves = read_curves(state)
-        summary = summarise(state, curves)
+        summary = summarize(state, curves)
         builder = MlflowRunBuilder(summary, records, curves)
 
         # Update the run of the sweep first, because its children refer to it.

@@ -21,7 +21,7 @@ from orchestrator.record.state.entities import STOPPED, ConfigurationState
 from orchestrator.results.confirmation import make_label, match_search
 from orchestrator.results.scoring.objective import compute_judged_values
 from orchestrator.results.summary import ConfigurationResult, Summary
-from orchestrator.statistics.failed_seeds import summarise_seeds
+from orchestrator.statistics.failed_seeds import summarize_seeds
 from orchestrator.tracking.mlflow_names import (
     compute_sweep_id,
     flatten,
@@ -177,7 +177,7 @@ class MlflowRunBuilder:
             )
 
     def _make_configuration_tags(self, row: ConfigurationResult, configuration: ConfigurationState) -> dict[str, str]:
-        """Return the tags of a configuration's run; the first ten of a finished sweep also get a colour."""
+        """Return the tags of a configuration's run; the first ten of a finished sweep also get a color."""
         # A seed that diverged has a step, but a seed of a pack that died has none.
         failed = [member for _, member in sorted(configuration.members.items()) if member.status == "failed"]
         failures = [
@@ -202,7 +202,7 @@ class MlflowRunBuilder:
         """Yield the curves against length: quartiles over seeds, and for the judged metric every seed.
 
         They are the bands of the page: `median_curves.make_bands` takes the median over seeds at every length of the
-        judged evaluation (`summarise`). Failed seeds count as `objective.failed_seeds` says.
+        judged evaluation (`summarize`). Failed seeds count as `objective.failed_seeds` says.
         `statistics.failed_seeds.compute_group_quartiles` computes the median itself.
         """
         for metric in self.summary.headline:
@@ -261,7 +261,7 @@ class MlflowRunBuilder:
                 ("progress/loss", losses, "minimize"),
                 (key, judged_values, objective.direction),
             ):
-                yield Point(name, step, summarise_seeds(values, objective.failed_seeds, direction).median, time_ms)
+                yield Point(name, step, summarize_seeds(values, objective.failed_seeds, direction).median, time_ms)
 
     def _make_common_tags(self, kind: str) -> dict[str, str]:
         """Return the tags by which the runs of a sweep are found."""

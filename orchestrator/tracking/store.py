@@ -149,10 +149,10 @@ class MlflowExperiment:
     def sync_run(self, contents: RunContents, run: Run | None) -> Run:
         """Bring a run up to date, or create it if it is None; return it with the tags that it had before.
 
-        Its name, other tags, and a note or colour of the user stay. Outdated values, such as medians of fewer seeds,
+        Its name, other tags, and a note or color of the user stay. Outdated values, such as medians of fewer seeds,
         are deleted from a database; a server, which has no request for this, keeps them beside the new values.
         """
-        # Note and colour, which a user may have changed, are sent later by `_choose_tags`.
+        # Note and color, which a user may have changed, are sent later by `_choose_tags`.
         if run is None:
             identity = {key: text for key, text in contents.tags.items() if key not in (NOTE_TAG, COLOR_TAG)}
             run = self.client.create_run(self.experiment_id, contents.start_ms, identity, contents.name)
@@ -287,8 +287,8 @@ def _delete_values(client: MlflowClient, run_id: str, metrics: Collection[str], 
 
 
 def _choose_tags(contents: RunContents, present_tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags to write to a run that has `present_tags`, except a note or colour chosen by the user."""
-    # A colour that is not one of ours was chosen by the user.
+    """Return the tags to write to a run that has `present_tags`, except a note or color chosen by the user."""
+    # A color that is not one of ours was chosen by the user.
     tags = dict(contents.tags)
     note = present_tags.get(NOTE_TAG, "")
     if present_tags.get(COLOR_TAG, COLORS[0]) not in COLORS:

@@ -29,7 +29,7 @@ def normalize_name(name: str) -> str:
 
 
 def find_name_problem(name: str) -> str | None:
-    """Return the problem of a normalised name as a folder name, None if it is safe.
+    """Return the problem of a normalized name as a folder name, None if it is safe.
 
     >>> find_name_problem("Über die Länge 2.1")
     >>> find_name_problem("../escape")
@@ -147,7 +147,7 @@ def make_store_absolute(uri: str) -> str:
 
 
 def _check_name(value: Any) -> str:
-    """Return a normalised name. Raises a validation error for a value that is no name."""
+    """Return a normalized name. Raises a validation error for a value that is no name."""
     if not isinstance(value, str):
         raise make_value_error("must be text; quote a name that looks like a number", NAME_SYNTAX)
     if problem := find_name_problem(name := normalize_name(value)):

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         found["parts"][part] = ran(part, asked.device, TOY if asked.toy else Size(), seconds)
         (asked.out / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
         (asked.out / "results.md").write_text(page(found), encoding="utf-8")
-        print(f"{part}: {summarise(found['parts'][part])}", flush=True)
+        print(f"{part}: {summarize(found['parts'][part])}", flush=True)
     bad = any(not row["good"] for part in found["parts"].values() for row in part["rows"])
     return 1 if bad else 0
 
@@ -65,7 +65,7 @@ def ran(part: str, device: str, size: Size, seconds: float) -> dict[str, Any]:
     return {"rows": rows, "left": left, "seconds": time.monotonic() - began}
 
 
-def summarise(part: dict[str, Any]) -> str:
+def summarize(part: dict[str, Any]) -> str:
     """A part in a line."""
     wrong = [named(row) for row in part["rows"] if not row["good"]]
     said = f"{len(part['rows'])} cases in {part['seconds']:.0f} s, " + (
@@ -84,7 +84,7 @@ def page(found: dict[str, Any]) -> str:
     lines = [f"# {found['name']} ({found['device']}), torch {found['torch']}", ""]
     for name, part in found["parts"].items():
         columns = list(dict.fromkeys(key for row in part["rows"] for key in row))
-        lines += [f"## {name}", "", summarise(part), "", f"| {' | '.join(columns)} |", "|" + " --- |" * len(columns)]
+        lines += [f"## {name}", "", summarize(part), "", f"| {' | '.join(columns)} |", "|" + " --- |" * len(columns)]
         lines += [f"| {' | '.join(shown(row.get(key)) for key in columns)} |" for row in part["rows"]] + [""]
     return "\n".join(lines)
 

@@ -21,7 +21,7 @@ from orchestrator.record.files.curves import make_evaluation_table, read_curves,
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
 from orchestrator.results.summary import Summary
 from orchestrator.sweep.run_and_resume import run_sweep
@@ -310,7 +310,7 @@ def additions() -> Callable[..., Summary]:
         failed: Mapping[tuple[int, int], int] | None = None,
         **spec: Any,
     ) -> Summary:
-        return summarise(build_sweep(folder, list(values), seeds, curve, failed, spec={**ADDITION, **spec}))
+        return summarize(build_sweep(folder, list(values), seeds, curve, failed, spec={**ADDITION, **spec}))
 
     return build
 

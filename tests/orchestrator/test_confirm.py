@@ -29,7 +29,7 @@ from orchestrator.report.tables.configuration_tables import make_identity_column
 from orchestrator.report.terminal import Screen
 from orchestrator.report.write_report import write_report
 from orchestrator.results import read_confirmations as confirmations_module
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.session.session import Outcome
@@ -92,7 +92,7 @@ def begin(confirmation, storage):
 def test_the_first_by_validation_lengths_are_taken_and_stay_what_they_were(searched):
     state = searched()
     planned = plan_confirmation(state, top=2, seeds="4")
-    result = summarise(state)
+    result = summarize(state)
     assert [row.number for row in result.rows[:2]] == [2, 1]  # by test lengths it would be 0, 1
     assert planned.spec.name == "searched-confirm" and planned.spec.seeds == (3, 4, 5, 6)
     assert planned.spec.search.listed == (DRAWS[2], DRAWS[1])
@@ -115,7 +115,7 @@ def test_the_confirmation_is_judged_at_the_evaluation_of_its_search(searched):
         state = searched(evaluation, curve=rising, spec={"objective.evaluation": evaluation})
         planned = plan_confirmation(state, top=1)
         assert planned.spec.objective.evaluation == evaluation and planned.spec.search.listed == (DRAWS[first],)
-        assert planned.origin[CONFIRMS]["configurations"][0]["score"][0] == summarise(state).rows[0].score
+        assert planned.origin[CONFIRMS]["configurations"][0]["score"][0] == summarize(state).rows[0].score
     with pytest.raises(UserError, match=r"--set objective\.evaluation: cannot be changed"):
         plan_confirmation(state, top=1, overrides=["objective.evaluation=last"])
 
@@ -267,7 +267,7 @@ def test_failed_configurations_are_not_confirmed(searched):
 
 def test_named_configurations_are_confirmed_instead_of_the_first(searched):
     state = searched()
-    rows = summarise(state).rows
+    rows = summarize(state).rows
     third, second = rows[2], rows[1]
     names = [f"#{third.number}", second.config_id[:8]]
     planned = plan_confirmation(state, seeds="2", labels=names)
@@ -296,13 +296,13 @@ def test_a_fixed_value_whose_default_changed_is_written_out(searched, monkeypatc
     planned = plan_confirmation(state, top=2)
     assert planned.spec.training["weight_decay"] == 0.01 and planned.spec.model["norm"] == "none"
     assert planned.spec.search.listed == (DRAWS[2], DRAWS[1]), "what was searched is listed, and nothing else"
-    recorded = [state.configurations[row.config_id].resolved for row in summarise(state).rows[:2]]
+    recorded = [state.configurations[row.config_id].resolved for row in summarize(state).rows[:2]]
     assert [one.resolved for one in built_of(planned)] == recorded
 
 
 def test_a_value_that_was_not_the_same_in_all_is_listed_with_each(searched, monkeypatch):
     state = searched()
-    rows = summarise(state).rows[:2]
+    rows = summarize(state).rows[:2]
     for row, norm in zip(rows, ("pre", "post"), strict=True):
         monkeypatch.setitem(state.configurations[row.config_id].resolved["model"], "norm", norm)
     planned = plan_confirmation(state, top=2)
@@ -324,7 +324,7 @@ def test_a_damaged_sweep_beside_it_is_an_error_for_seeds_and_none_for_reports(se
     (other / LEDGER_FILE).write_bytes(b"not a ledger\n")
     with pytest.raises(DamagedLedger):
         plan_confirmation(state)
-    assert read_confirmations(summarise(state)) == ()
+    assert read_confirmations(summarize(state)) == ()
 
 
 @pytest.mark.parametrize("sweep", ["searched", "searched_by_older_code"])
@@ -338,7 +338,7 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
 
     draft = synthetic_sweep(tmp_path / "draft", planned.spec.search.listed, planned.spec.seeds, luck_is_gone)
     as_confirmation(draft, planned, tmp_path / planned.spec.name)
-    search, child = summarise(state), summarise(SweepState.load(tmp_path / planned.spec.name))
+    search, child = summarize(state), summarize(SweepState.load(tmp_path / planned.spec.name))
     for result in (search, child):
         (one,) = read_confirmations(result)
         assert (one.name, one.parent, one.seeds, one.reused_seeds) == ("searched-confirm", "searched", (3, 4, 5, 6), ())
@@ -389,7 +389,7 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
 
     draft = synthetic_sweep(tmp_path / "draft", planned.spec.search.listed, planned.spec.seeds, fresh)
     as_confirmation(draft, planned, tmp_path / planned.spec.name)
-    search, child = summarise(state), summarise(SweepState.load(tmp_path / planned.spec.name))
+    search, child = summarize(state), summarize(SweepState.load(tmp_path / planned.spec.name))
     best, second = (f"#{row.number}" for row in search.rows[:2])
     runs = MlflowRunBuilder(child, read_records(child.folder), read_curves(child.state))
     names = [contents.name.partition(":")[0] for _, contents in runs.make_configuration_runs()]
@@ -421,7 +421,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
     begin(planned, tmp_path)
     shutil.rmtree(state.folder)
     searched(seeds=4)  # as if seed 3 had been added to the search afterwards
-    search, confirmation = (summarise(SweepState.load(tmp_path / name)) for name in (state.name, planned.spec.name))
+    search, confirmation = (summarize(SweepState.load(tmp_path / name)) for name in (state.name, planned.spec.name))
     (confirmed,) = read_confirmations(search)
     assert confirmed.reused_seeds == (3,) and confirmed.unfinished == "interrupted"
     assert "of which the search has since used 3: not independent of the selection" in confirmed.sentence
@@ -432,7 +432,7 @@ def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searc
 def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(searched, monkeypatch):
     read = []
     monkeypatch.setattr(confirmations_module, "find_confirmations", lambda state: read.append(state.name) or [])
-    result = summarise(searched())
+    result = summarize(searched())
     assert read == []  # what nobody looks at is not read
     write_report(result.folder, result)
     Console(file=io.StringIO()).print(Screen(result))

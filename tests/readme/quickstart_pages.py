@@ -21,7 +21,7 @@ from tests.browser import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART, PICTURE = ROOT / "search_spaces" / "quickstart.yaml", ROOT / "search_spaces" / "quickstart.png"
-SIZE, CROPPED, COLOURS = (1060, 852), (1044, 852), 256  # of the picture, in pixels; cropped: without the scroll bar
+SIZE, CROPPED, COLORS = (1060, 852), (1044, 852), 256  # of the picture, in pixels; cropped: without the scroll bar
 PAGE = ROOT / "orchestrator" / "README.md"
 SCREEN = re.compile(r"(?<=```\n)Sweep quickstart\n.*?(?=\n```)", re.DOTALL)
 WIDTH = 100  # of the screen in characters
@@ -53,7 +53,7 @@ def draw_report(folder: Path, storage: Path) -> None:
         tab.open(page.as_uri())
         tab.screenshot(PICTURE)
     with Image.open(PICTURE) as image:
-        first_screen = image.convert("RGB").crop((0, 0, *CROPPED)).quantize(COLOURS, dither=Image.Dither.NONE)
+        first_screen = image.convert("RGB").crop((0, 0, *CROPPED)).quantize(COLORS, dither=Image.Dither.NONE)
     first_screen.save(PICTURE, optimize=True)
 
 

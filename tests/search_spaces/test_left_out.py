@@ -6,7 +6,7 @@ import pytest
 
 import search_spaces
 from orchestrator.api.run import _load_spec
-from orchestrator.plan.checks.sweep_file_checks import summarise_sample
+from orchestrator.plan.checks.sweep_file_checks import summarize_sample
 from search_spaces import SweepFileError, load_sweep
 from tests.sweep_files import load_checked
 
@@ -38,7 +38,7 @@ def test_identity_is_that_of_a_file_that_says_them(written, averages, average):
     whole = load_checked(written(averages, f", average: {average}, direction: maximize"))
     assert short.spec_hash == whole.spec_hash and short.resolved() == whole.resolved()
     assert (short.objective.average, short.objective.direction) == (average, "maximize")
-    assert summarise_sample(short).configuration_count == 1
+    assert summarize_sample(short).configuration_count == 1
 
 
 def test_a_dictionary_may_leave_them_out_too(tmp_path):
@@ -52,7 +52,7 @@ def test_what_is_ambiguous_is_missing(written):
     with pytest.raises(SweepFileError, match=r"objective\.average: is missing"):
         load_checked(written(two))
     with pytest.raises(SweepFileError) as caught:
-        summarise_sample(load_checked(written(metric="digit_accuracyy")))
+        summarize_sample(load_checked(written(metric="digit_accuracyy")))
     assert "objective.metric" in {problem.key for problem in caught.value.problems}
 
 
@@ -93,8 +93,8 @@ def test_the_objective_is_held_against_the_sections_that_replace_the_fixed_one(w
 
 def test_a_direction_that_nobody_has_asked_for_is_never_run(written):
     with pytest.raises(SweepFileError, match=r":7: objective\.direction: "):
-        summarise_sample(load_sweep(written()))
+        summarize_sample(load_sweep(written()))
     file = Path(search_spaces.__file__).parent / "quickstart.yaml"
     objective = "objective={metric: margin_bound, average: ema, lengths: [6, 7]}"
     with pytest.raises(SweepFileError, match=r"objective\.direction: is missing"):
-        summarise_sample(load_checked(file, [objective]))
+        summarize_sample(load_checked(file, [objective]))

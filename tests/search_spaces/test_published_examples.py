@@ -10,7 +10,7 @@ from torch import Tensor
 
 from orchestrator import open_sweep
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from search_spaces import load_sweep
 from tests.search_spaces.conftest import PUBLISHED
 from tests.trainers.runs import stepped
@@ -192,5 +192,5 @@ def test_a_published_example_runs(file: Path, own_code_forgotten: None, run_inli
     if file.stem == "looped_stopping":
         loops = sweep.curves[sweep.curves["metric"] == "loops"]
         assert len(loops) == len(judged) and loops["value"].between(1, 40).all()
-        assert "loops" in summarise(SweepState.load(folder)).headline
+        assert "loops" in summarize(SweepState.load(folder)).headline
     assert set(sweep.configurations["seeds_failed"]) <= {0}

@@ -190,7 +190,7 @@ def _models() -> dict[str, list[Member]]:
     wide = {**DECODER, "heads": 3, "head_width": 5, "hidden": None, "init_std": 0.1}
     cases["decoder: heads of their own width"] = pack(SIX, wide)
     notebook = {"norm": "residual", "norm_type": "rms", "mlp": "gated", "biases": ["output", "mlp"], "init": "torch"}
-    cases["decoder: normalised stream, gated"] = pack(SIX, {**DECODER, **notebook, "embedding_range": 0.01})
+    cases["decoder: normalized stream, gated"] = pack(SIX, {**DECODER, **notebook, "embedding_range": 0.01})
     gpt2 = {"norm_type": "layer_unbiased", "biases": [], "init": "depth", "tied": True, "decay_embeddings": True}
     cases["decoder: as GPT-2's"] = pack(SIX, {**DECODER, **gpt2, "position": "learned"})
     cases["lstm"] = pack(FLIPS, {"name": "lstm", "width": 6, "hidden": 5})

@@ -20,7 +20,7 @@ from orchestrator.record.files.weights import list_kept_weights, load
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.sweep.confirm import confirm_sweep, plan_confirmation
 from orchestrator.sweep.extend import extend_sweep
@@ -129,7 +129,7 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     both = [curves.astype(dict.fromkeys(keys, str)).sort_values(keys, ignore_index=True) for curves in (mine, known)]
     pd.testing.assert_frame_equal(*both, rtol=1e-5, atol=1e-5)  # the order of metrics is not kept
     for state in (SweepState.load(folder), now):
-        (one,) = read_confirmations(summarise(state))
+        (one,) = read_confirmations(summarize(state))
         first = json.loads((RELEASED / "finished.summary.json").read_text())[:2]
         assert [row.config_id for row in one.rows] == [row["config_id"] for row in first]
         assert [row.confirmed.median for row in one.rows] == pytest.approx(
@@ -170,6 +170,6 @@ def test_what_was_mended_since_is_not_gone_on_with_but_still_read(tmp_path: Path
         resume_sweep(folders["interrupted_eager"], quiet(), accept_code_change=True)
     with pytest.raises(UserError, match="cannot be confirmed"):
         confirm_sweep(folders["finished"], quiet(), plan_confirmation)
-    assert len(summarise(SweepState.load(folders["finished"])).rows) == 6
+    assert len(summarize(SweepState.load(folders["finished"])).rows) == 6
     assert resume_sweep(folders["finished"], quiet()).status == "complete", "nothing of it is trained again"
     assert {name: (folder / LEDGER_FILE).read_bytes() for name, folder in folders.items()} == before

@@ -1,4 +1,4 @@
-"""Sweeps that earlier versions wrote go on working: read, summarised, reported on, and resumed to the same curves.
+"""Sweeps that earlier versions wrote go on working: read, summarized, reported on, and resumed to the same curves.
 
 Each folder below a version is a sweep as that version left it; write.py says how they came to be. What is expected
 stands beside them. The two functions that come first, and `write.ranked`, are all this module knows of the code.

@@ -37,7 +37,7 @@ from typing import Any
 import psutil
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 
 SHIPPED = ("sweep.yaml", "events.jsonl", "curves.parquet", "curves", "checkpoints", "weights")
 NEUTRAL = (
@@ -167,7 +167,7 @@ def ranked(folder: Path) -> list[dict[str, Any]]:
     return [
         {name: getattr(row, name) for name in kept}
         | {"test": (at.median, at.q25, at.q75) if (at := row.test_quartiles) else None}
-        for row in summarise(SweepState.load(folder)).rows
+        for row in summarize(SweepState.load(folder)).rows
     ]
 
 

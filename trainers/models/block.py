@@ -64,7 +64,7 @@ class BlockForm:
         return {"layer": (gain, bias), "rms_unscaled": ()}.get(self.norm_type, (gain,))
 
     def normalize(self, x: Tensor, weights: Mapping[str, Tensor], name: str) -> Tensor:
-        """Return `x` (M, ..., D) normalised, with the parameters of `declare_norm_parameters`."""
+        """Return `x` (M, ..., D) normalized, with the parameters of `declare_norm_parameters`."""
         if self.norm_type in ("layer", "layer_unbiased"):
             return layer_norm(x, weights[f"{name}_gain"], weights.get(f"{name}_bias"), self.epsilon)
         return rms_norm(x, weights.get(f"{name}_gain"))

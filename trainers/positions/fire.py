@@ -24,11 +24,11 @@ class Fire(Position):
     of direction.
     """
 
-    threshold: float = setting(512.0, above=0.0, help="initial L: up to this position distances are not normalised")
+    threshold: float = setting(512.0, above=0.0, help="initial L: up to this position distances are not normalized")
     hidden: int = setting(32, low=1, help="hidden width of the MLP")
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return an MLP initialised as torch.nn.Linear, c = 0.1 and the factor of L; only matrices have decay."""
+        """Return an MLP initialized as torch.nn.Linear, c = 0.1 and the factor of L; only matrices have decay."""
         bound = self.hidden**-0.5
         return (
             uniform_parameter(f"{name}.fire_in", (1, self.hidden), -1.0, 1.0),

@@ -19,17 +19,17 @@ class Fox(Position):
 
     f_t = sigmoid(w_h . x_t + b_h) of each token and head; only gates of visible tokens count. The paper's models are
     causal; a bidirectional model sums the gates of the tokens between i and j, including one of the two. Their "Pro"
-    block normalises queries and keys, too, with a gain.
+    block normalizes queries and keys, too, with a gain.
     """
 
-    qk_norm: bool = setting(False, help="normalise queries and keys, without a gain")
+    qk_norm: bool = setting(False, help="normalize queries and keys, without a gain")
 
     def layer_parameters(self, name: str, sizes: Sizes) -> tuple[Parameter, ...]:
-        """Return the parameters of the gate, initialised as torch.nn.Linear; the paper does not state how."""
+        """Return the parameters of the gate, initialized as torch.nn.Linear; the paper does not state how."""
         return declare_gate_parameters(name, sizes)
 
     def rotate(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Return queries and keys, normalised if `qk_norm` is set."""
+        """Return queries and keys, normalized if `qk_norm` is set."""
         return context.normalized() if self.qk_norm else (context.q, context.k)
 
     def key_state(self, context: Context) -> Mapping[str, Tensor]:

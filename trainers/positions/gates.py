@@ -15,7 +15,7 @@ from trainers.tensors.precision import upcast
 
 
 def declare_gate_parameters(name: str, sizes: Sizes) -> tuple[Parameter, Parameter]:
-    """Return the parameters of a map D -> H for layer `name`, initialised as torch.nn.Linear; no decay of the bias."""
+    """Return the parameters of a map D -> H for layer `name`, initialized as torch.nn.Linear; no decay of the bias."""
     bound = sizes.width**-0.5
     return (
         uniform_parameter(f"{name}.gate", (sizes.width, sizes.heads), -bound, bound),

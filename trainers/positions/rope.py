@@ -18,7 +18,7 @@ class Rope(Position):
     """Queries and keys rotated by angles proportional to their position; scores depend on distance alone."""
 
     base: float = setting(10000.0, above=1.0, help="base of the geometric series of wavelengths")
-    qk_norm: bool = setting(False, help="normalise queries and keys first, without a gain")
+    qk_norm: bool = setting(False, help="normalize queries and keys first, without a gain")
 
     def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Yield a problem if the head width is odd, because coordinates are rotated in pairs."""

@@ -1,6 +1,6 @@
 """Threshold relative attention (Opper et al., arXiv:2503.23174), as in the authors' notebook on flip-flops.
 
-With q and k normalised (RMS norm without a gain):
+With q and k normalized (RMS norm without a gain):
 
     S_ij = q_i . k_j / sqrt(E),   delta_i = log sigmoid(w_h . x_i + b_h)
     the keys of query i are the visible keys with S_ij > 0; without such a key its output is zero
@@ -38,7 +38,7 @@ class ThresholdRelative(Position):
     threshold: bool = setting(True, help="drop keys without a positive score; otherwise all keys count")
     distance: str = setting("contextual", choices=("contextual", "absolute"), help="in remaining keys, or in positions")
     gate: str = setting("query", choices=("query", "head", "off"), help="a gate per query and head, per head, or none")
-    qk_norm: bool = setting(True, help="normalise queries and keys, without a gain")
+    qk_norm: bool = setting(True, help="normalize queries and keys, without a gain")
     dropout_on: str = setting(
         "logits", choices=("logits", "weights"), help="where dropout of attention acts; logits: the notebook's"
     )

@@ -36,7 +36,7 @@ def embed(table_MVD: Tensor, tokens_MBT: Tensor) -> Tensor:
 
 
 def layer_norm(x: Tensor, gain_MD: Tensor, bias_MD: Tensor | None, epsilon: float = 1e-5) -> Tensor:
-    """Return `x` (M, ..., D) normalised over its last dimension, times each member's gain, plus its bias if given."""
+    """Return `x` (M, ..., D) normalized over its last dimension, times each member's gain, plus its bias if given."""
     inner = [1] * (x.dim() - 2)
     centred = x - x.mean(dim=-1, keepdim=True)
     scale = torch.rsqrt((centred * centred).mean(dim=-1, keepdim=True) + epsilon)

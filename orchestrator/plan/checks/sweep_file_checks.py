@@ -109,7 +109,7 @@ class Sample:
     evaluated: str | None  # the evaluated lengths of the first configuration; None unless it has several distributions
 
 
-def summarise_sample(spec: SweepSpec) -> Sample:
+def summarize_sample(spec: SweepSpec) -> Sample:
     """Return a description of every grid point, with enough draws for SAMPLES configurations, after building them.
 
     Raises SweepFileError with every problem found.

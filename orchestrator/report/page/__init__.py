@@ -1,6 +1,6 @@
 """The HTML page of a sweep, report.html: how it is made, and when it is written.
 
-`write_report.py` reads ledger and curves and summarises them (results/make_summary.py). `render_page` (render.py) then
+`write_report.py` reads ledger and curves and summarizes them (results/make_summary.py). `render_page` (render.py) then
 fills page.html with text, style (page.css), script/*.js and d3, and with the data of `make_page_data` (data.py), from
 which the script draws curves and tables in the browser. Its sentences come from the modules of report/, its tables from
 report/tables/. One of the functions of write_report.py writes it:

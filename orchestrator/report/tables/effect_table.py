@@ -127,7 +127,7 @@ def list_effect_notes(summary: Summary) -> list[str]:
     if shown_slopes := [effect for effect in effects if effect.partial.slopes]:
         counts = ", ".join(map(str, dict.fromkeys(effect.partial.n for effect in shown_slopes)))
         notes.append(
-            "Standardised slope, others held: least squares on the ranks of all hyperparameters, in standard "
+            "Standardized slope, others held: least squares on the ranks of all hyperparameters, in standard "
             f"deviations; n = {counts}."
         )
     notes += _explain_missing(

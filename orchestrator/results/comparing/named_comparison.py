@@ -11,7 +11,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.questions import make_questions
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side, compare_sides
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.summary import Summary
 
 NAMED_FAMILY = "two that were named"
@@ -41,7 +41,7 @@ def compare_named(
     `lengths`, such as "5,8", replace its trained, selection and test lengths. Raises UserError for an unknown
     configuration, metric, average or length, and for unfinished seeds. Reading the sweeps may raise further errors.
     """
-    # Both names may mean the same sweep, which is summarised once.
+    # Both names may mean the same sweep, which is summarized once.
     summaries: dict[Path, tuple[SweepState, Summary]] = {}
     first_side, second_side = (_load_compared_configuration(folder, name, summaries) for name in (first, second))
     if first_side == second_side:
@@ -73,7 +73,7 @@ def _load_compared_configuration(folder: Path, name: str, summaries: dict[Path, 
     sweep, label = (find_sweep(path.parent), path.name) if "/" in name else (folder, name)
     if sweep.resolve() not in summaries:
         state = SweepState.load(sweep)
-        summaries[sweep.resolve()] = (state, summarise(state))
+        summaries[sweep.resolve()] = (state, summarize(state))
     state, summary = summaries[sweep.resolve()]
 
     # A comparison over part of the seeds would change when the others end.

@@ -13,7 +13,7 @@ from orchestrator.record.files.code import import_recorded
 from orchestrator.results.comparing.shared_streams import SharedStreams, compare_streams
 from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
 from orchestrator.statistics.exact_tests import correct_by_holm
-from orchestrator.statistics.failed_seeds import get_failed_seed_value, summarise_seeds
+from orchestrator.statistics.failed_seeds import get_failed_seed_value, summarize_seeds
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
@@ -174,8 +174,8 @@ def compare_sides(
         question=question,
         first=first.row.config_id,
         second=second.row.config_id,
-        first_median=summarise_seeds(first_values.values(), question.policy, question.direction).median,
-        second_median=summarise_seeds(second_values.values(), question.policy, question.direction).median,
+        first_median=summarize_seeds(first_values.values(), question.policy, question.direction).median,
+        second_median=summarize_seeds(second_values.values(), question.policy, question.direction).median,
         first_seeds=len(first_values),
         second_seeds=len(second_values),
         first_failed=int(np.isnan(list(first_values.values())).sum()),

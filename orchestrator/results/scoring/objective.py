@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from orchestrator.errors import LedgerError
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.results.scoring.evaluation_choice import choose_steps, number_members
-from orchestrator.statistics.failed_seeds import SeedStatistics, get_worst_value, score_seeds, summarise_seeds
+from orchestrator.statistics.failed_seeds import SeedStatistics, get_worst_value, score_seeds, summarize_seeds
 from orchestrator.statistics.quartiles import Floats, Quartiles, compute_quantile
 from search_spaces import Objective
 from search_spaces.grammar.objective import SeedQuantile, ShareAbove
@@ -147,7 +147,7 @@ def make_seed_statistic(objective: Objective) -> Callable[[Floats], float] | Non
 
 def compute_judged_quartiles(values: Iterable[float], objective: Objective) -> Quartiles:
     """Return the quartiles of a value of the judged metric per seed (NaN: failed seed); NaN if all failed."""
-    return summarise_seeds(values, objective.failed_seeds, objective.direction).quartiles
+    return summarize_seeds(values, objective.failed_seeds, objective.direction).quartiles
 
 
 def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[str, SeedStatistics]:

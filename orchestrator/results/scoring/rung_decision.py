@@ -20,7 +20,7 @@ from orchestrator.record.state.race import RungOutcome
 from orchestrator.results.scoring.evaluation_choice import choose_steps
 from orchestrator.results.scoring.objective import compute_judged_values, score_configuration
 from orchestrator.results.scoring.race_decision import keep_best
-from orchestrator.statistics.failed_seeds import summarise_seeds
+from orchestrator.statistics.failed_seeds import summarize_seeds
 from search_spaces import Objective, Rungs
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def decide_rung(current: Scores, earlier: Scores, rungs: Rungs, objective: Objec
     with np.errstate(invalid="ignore"):  # inf - inf, not reached at either step, counts as a failed seed
         for name in alive_losses:
             gains = sign * (np.array(earlier[name]) - np.array(current[name]))
-            improvements[name] = summarise_seeds(gains, policy, "maximize").median
+            improvements[name] = summarize_seeds(gains, policy, "maximize").median
             spreads[name] = float(np.subtract(scored[name].quartiles.q75, scored[name].quartiles.q25))
 
     # The share is of all configurations, so a failed one does not reduce how many others continue.

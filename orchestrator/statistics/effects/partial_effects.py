@@ -87,7 +87,7 @@ def compute_partial_effects(
         if not key_columns:
             reasons[name] = "constant"
         columns |= {(name, value): column for value, column in key_columns.items()}
-    response = _standardise_ranks(np.array([score for _, score in sample], dtype=np.float64))
+    response = _standardize_ranks(np.array([score for _, score in sample], dtype=np.float64))
     slopes, problem = _fit_slopes(response, columns, design.unit)
 
     # Standard errors assume independent units; the coefficients themselves do not.
@@ -159,12 +159,12 @@ def _make_columns(values: Sequence[Any]) -> dict[str, Floats]:
 
     # The first category is the reference: an indicator of every category would add up to the intercept.
     if is_numeric(values):
-        return {"": _standardise_ranks(np.array(values, dtype=np.float64))}
+        return {"": _standardize_ranks(np.array(values, dtype=np.float64))}
     distinct_labels = list(group_scores(values, np.zeros(len(values))))
     return {value: np.array([label == value for label in labels], dtype=np.float64) for value in distinct_labels[1:]}
 
 
-def _standardise_ranks(values: Floats) -> Floats:
+def _standardize_ranks(values: Floats) -> Floats:
     """Return the ranks of values with mean 0 and standard deviation 1; zeros if all values are equal."""
     if len(np.unique(values)) < 2:
         return np.zeros(len(values))

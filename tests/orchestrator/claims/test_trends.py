@@ -9,7 +9,7 @@ from statsmodels.regression.linear_model import OLS
 
 from orchestrator.errors import UserError
 from orchestrator.results.analysis import compute_score_effects
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.statistics.intervals import estimate_correlation
 from tests.orchestrator.claims.conftest import Put, claim
 from trainers.config.member import MemberConfig
@@ -78,7 +78,7 @@ GRID = RANDOM.replace("model.norm: {choice: [none, post]}", "model.norm: {grid: 
 def test_a_trend_counts_the_units_of_the_search_as_reports_do(put: Put) -> None:
     asked = claim(**TREND, key="model.dropout", expect="larger")
     found = put(noisy, asked, seeds=3, sweep=GRID)["pre_norm"]
-    of_report = {effect.key: effect for effect in compute_score_effects(summarise(found.sweep.state))}["model.dropout"]
+    of_report = {effect.key: effect for effect in compute_score_effects(summarize(found.sweep.state))}["model.dropout"]
     assert (
         (found.answer.n, found.answer.unit, found.answer.n_trained)
         == (8, "draws", 8)

@@ -18,7 +18,7 @@ from orchestrator.preview.smoke import validate_sweep
 from orchestrator.record.files.curves import write_curves
 from orchestrator.record.files.weights import load
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from search_spaces import load_sweep
 
 
@@ -40,7 +40,7 @@ def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(train
 )
 def test_the_name_of_the_best_configuration_is_one_that_a_sweep_may_have(small_sweep, name, kept):
     small_sweep.name = name
-    assert yaml.safe_load(make_best_file(small_sweep, summarise(small_sweep)))["name"] == f"{name[:kept]}-best"
+    assert yaml.safe_load(make_best_file(small_sweep, summarize(small_sweep)))["name"] == f"{name[:kept]}-best"
 
 
 def test_nothing_is_best_while_nothing_has_a_score(tmp_path, synthetic_sweep, simple_curve):

@@ -13,13 +13,13 @@ from orchestrator.export.paper_figures import draw_paper_figures
 from orchestrator.export.user_labels import read_labels, select_labelled_rows
 from orchestrator.export.write_exports import ExportRequest, export
 from orchestrator.figures.on_axes import plot_curves, plot_effect
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from search_spaces import SweepFileError
 
 
 @pytest.fixture
 def result(small_sweep):
-    return summarise(small_sweep)
+    return summarize(small_sweep)
 
 
 def body(text: str) -> list[list[str]]:

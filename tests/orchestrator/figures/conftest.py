@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 
 SPACE = {
     "training.learning_rate": {"log_uniform": [1e-4, 1e-2]},
@@ -32,6 +32,6 @@ def draws():
 def eleven(tmp_path, synthetic_sweep, simple_curve):
     """Eleven configurations of four seeds; number 0 lost one seed, number 3 all of them."""
     failed = {(0, 1): 50, **{(3, seed): 50 for seed in range(4)}}
-    return summarise(
+    return summarize(
         synthetic_sweep(tmp_path / "eleven", values_of(11), 4, simple_curve, failed, spec={"space": SPACE})
     )

@@ -12,12 +12,12 @@ from orchestrator.figures.bands import find_consecutive_runs, shade_groups
 from orchestrator.figures.drawing import PALETTE
 from orchestrator.figures.on_axes import plot_curves
 from orchestrator.record.files.curves import read_curves
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.scoring.length_groups import LengthGroups
 
 
 def test_curves_have_median_band_and_seeds(small_sweep):
-    result = summarise(small_sweep)
+    result = summarize(small_sweep)
     axes = plot_curves(result, Figure().subplots())
     curves = read_curves(small_sweep, final_only=True)
     mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
@@ -33,7 +33,7 @@ def test_curves_have_median_band_and_seeds(small_sweep):
 
 
 def test_trained_lengths_are_shaded_and_those_of_selection_marked(small_sweep):
-    axes = plot_curves(summarise(small_sweep), Figure().subplots())
+    axes = plot_curves(summarize(small_sweep), Figure().subplots())
     spans = [(patch.get_x(), patch.get_x() + patch.get_width(), patch.get_hatch()) for patch in axes.patches]
     assert spans == [(0.5, 5.5, None), (5.5, 7.5, "////")]
     places = {text.get_text(): text.get_position()[0] for text in axes.texts}
@@ -57,7 +57,7 @@ def test_names_of_lengths_do_not_run_together(inches):
 
 
 def test_nothing_finished_means_nothing_to_draw(tmp_path, synthetic_sweep, simple_curve, draws):
-    result = summarise(synthetic_sweep(tmp_path / "begun", draws(2), 2, simple_curve, ended=False))
+    result = summarize(synthetic_sweep(tmp_path / "begun", draws(2), 2, simple_curve, ended=False))
     with pytest.raises(UserError, match="no configuration has all its seeds yet"):
         plot_curves(result, Figure().subplots())
 

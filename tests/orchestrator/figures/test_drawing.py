@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from orchestrator.figures import drawing
 from orchestrator.figures.on_axes import plot_curves
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, spans_decades
 
 
@@ -100,7 +100,7 @@ def accuracy(number, seed, average, metric, lengths, step):
 def test_what_is_maximized_is_linear_from_0_to_1(tmp_path, synthetic_sweep, direction, shown):
     """Medians from 1 to 0.001 and 0: as errors they span decades, as accuracies zeros would be walls."""
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
-    result = summarise(synthetic_sweep(tmp_path / "s", values, 2, accuracy, spec={"objective.direction": direction}))
+    result = summarize(synthetic_sweep(tmp_path / "s", values, 2, accuracy, spec={"objective.direction": direction}))
     if direction == "minimize":  # without the zeros, which are no errors that span decades
         bands = {key: replace(one, median=tuple(v + 0.001 for v in one.median)) for key, one in result.bands.items()}
         result = replace(result, bands=bands)

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from orchestrator.figures.drawing import CROSS_HEIGHT
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.analysis import compute_score_effects
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 
 
 def drawn(result, key):
@@ -59,7 +59,7 @@ def test_a_listed_configuration_that_leaves_a_key_out_is_drawn_at_its_fixed_valu
 ):
     values = [{"model.dropout": 0.1}, {"model.dropout": 0.2, "model.norm": "pre"}, {"model.norm": "post"}]
     spec = {"search.sampler": "listed", "search.listed": values}
-    result = summarise(synthetic_sweep(tmp_path / "listed", values, 6, simple_curve, spec=spec))
+    result = summarize(synthetic_sweep(tmp_path / "listed", values, 6, simple_curve, spec=spec))
     axes = drawn(result, "model.norm")
     assert [label.get_text() for label in axes.get_xticklabels()] == ["none", "post", "pre"]
 
@@ -73,7 +73,7 @@ def test_zeros_of_a_list_are_drawn_among_values_and_scores_that_span_decades(tmp
     values = [{"training.weight_decay": decay} for decay in (0.0, 0.1, 0.01, 0.001, 0.0001, 0.3)]
     spec = {"search.sampler": "listed", "search.listed": values}
     failed = {(5, seed): 50 for seed in range(2)}
-    result = summarise(synthetic_sweep(tmp_path / "zeros", values, 2, curve, failed, spec=spec))
+    result = summarize(synthetic_sweep(tmp_path / "zeros", values, 2, curve, failed, spec=spec))
     axes = drawn(result, "training.weight_decay")
     (star,) = [line for line in axes.lines if line.get_marker() == "*"]
     assert star.get_xydata().tolist() == [[0.0, 0.0]]

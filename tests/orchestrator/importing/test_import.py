@@ -19,7 +19,7 @@ from orchestrator.errors import SweepExists, UserError
 from orchestrator.record.files.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import describe_selection
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 
 Import = Callable[..., Sweep]
 SECTIONS = {"metrics": {"total_variation": "minimize"}, "lengths": [4, 5], "average": "ema", "trained": [1, 2, 3]}
@@ -38,8 +38,8 @@ def test_curves_of_an_own_sweep_give_its_scores_ranks_and_medians(own: Sweep, ta
     if kind == "csv":
         given.to_csv(table.with_suffix(".csv"), index=False)
         given = table.with_suffix(".csv")
-    again = summarise(SweepState.load(imported(given, **SECTIONS).folder))
-    before = summarise(SweepState.load(own.folder))
+    again = summarize(SweepState.load(imported(given, **SECTIONS).folder))
+    before = summarize(SweepState.load(own.folder))
     assert [(row.number, row.rank, row.score, row.test_quartiles) for row in again.rows] == [
         (row.number, row.rank, row.score, row.test_quartiles) for row in before.rows
     ]
@@ -114,21 +114,21 @@ def test_members_without_rows_are_asked_for(rows: pd.DataFrame, imported: Import
     absent = SweepState.load(imported(fewer, missing="absent", name="absent").folder)
     assert [one.seeds_failed for one in absent.configurations.values()] == [0, 0]
     assert [sorted(one.members) for one in absent.configurations.values()] == [[0, 1], [1, 2]]
-    assert absent.spec["seeds"] == [1] and summarise(absent).has_ended
-    assert all(row.is_complete for row in summarise(absent).rows)
+    assert absent.spec["seeds"] == [1] and summarize(absent).has_ended
+    assert all(row.is_complete for row in summarize(absent).rows)
 
 
 def test_seeds_that_no_two_configurations_share(rows: pd.DataFrame, imported: Import):
     rows.loc[rows["lr"] == 0.01, "seed"] += 100
     state = SweepState.load(imported(rows, missing="absent").folder)
-    assert state.spec["seeds"] == [] and [row.seeds_run for row in summarise(state).rows] == [3, 3]
+    assert state.spec["seeds"] == [] and [row.seeds_run for row in summarize(state).rows] == [3, 3]
 
 
 def test_a_metric_that_is_not_measured_at_the_end_is_left_out(rows: pd.DataFrame, imported: Import):
     early = rows[(rows["step"] == 100) & (rows["length"] == 5)].assign(metric="grokking")
     late = rows[rows["length"] == 5].assign(metric="loss", length=None)
     sweep = imported(pd.concat([rows, early, late]))
-    measured = summarise(SweepState.load(sweep.folder)).measurements
+    measured = summarize(SweepState.load(sweep.folder)).measurements
     assert {name: metric.lengths for one in measured.values() for name, metric in one.metrics.items()} == {
         "accuracy": (5, 10, 20), "loss": (1,),
     }  # fmt: skip
@@ -241,16 +241,16 @@ def test_the_axis_is_named(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any):
     for name, axis in (("unnamed", None), ("named", "digits")):
         lengthwise.succeeds(*words, "--storage", tmp_path, "--name", name, *(("--axis", axis) if axis else ()))
         state = SweepState.load(tmp_path / name)
-        assert (summarise(state).axis, state.spec["evaluation"].get("axis")) == (axis or "length", axis)
+        assert (summarize(state).axis, state.spec["evaluation"].get("axis")) == (axis or "length", axis)
         hashes.add(state.spec_hash)
     assert len(hashes) == 2
 
 
 def test_trained_lengths_that_nobody_named_are_not_denied(rows: pd.DataFrame, imported: Import):
-    result = summarise(SweepState.load(imported(rows).folder))
+    result = summarize(SweepState.load(imported(rows).folder))
     assert "no length" not in describe_selection(result)
     assert "trained on 5" in describe_selection(
-        summarise(SweepState.load(imported(rows, name="b", trained=[5]).folder))
+        summarize(SweepState.load(imported(rows, name="b", trained=[5]).folder))
     )
 
 

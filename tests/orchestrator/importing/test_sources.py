@@ -18,7 +18,7 @@ from orchestrator import Sweep
 from orchestrator.errors import UserError
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.tracking.publish import publish
 from tests.command_line import NO_SPARE_WORKERS
 from tests.orchestrator.importing.conftest import make_rows
@@ -70,7 +70,7 @@ def test_own_results_in_mlflow_have_the_same_medians(own: Sweep, imported: Impor
         f"mlflow:{uri}", pattern=pattern, experiment="tests", step=6, metrics={"total_variation": "minimize"},
         lengths=[4, 5], trained=[1, 2, 3],
     )  # fmt: skip
-    before, again = (summarise(SweepState.load(one.folder)) for one in (own, sweep))
+    before, again = (summarize(SweepState.load(one.folder)) for one in (own, sweep))
 
     def medians(one: Any, prefix: str = "") -> dict[float, Any]:
         rates = {row.config_id: row.values[f"{prefix}training.learning_rate"] for row in one.rows}

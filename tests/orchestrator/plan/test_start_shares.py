@@ -5,10 +5,10 @@ import re
 import pytest
 
 from orchestrator.engine.engine import Engine
-from orchestrator.plan.checks.sweep_file_checks import build_sample_configurations, summarise_sample
+from orchestrator.plan.checks.sweep_file_checks import build_sample_configurations, summarize_sample
 from orchestrator.preview import forecast as module
 from orchestrator.preview.forecast import forecast
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from search_spaces import SweepFileError, load_sweep
 
 FILE = """name: averaged
@@ -53,7 +53,7 @@ def shares(sentences) -> list[float]:
 )
 def test_validate_plan_and_run_name_the_largest_share(overrides, expected, sweep, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(module, "MAX_STEP_OPERATIONS", 0.0)
-    warnings = summarise_sample(sweep(*overrides)).warnings
+    warnings = summarize_sample(sweep(*overrides)).warnings
     assert shares(warnings) == ([] if expected is None else [pytest.approx(expected, rel=1e-2)])
     assert shares(forecast(sweep(*overrides), 2).warnings) == shares(warnings)
     drawn = build_sample_configurations(sweep(*overrides))
@@ -68,11 +68,11 @@ def test_validate_plan_and_run_name_the_largest_share(overrides, expected, sweep
 def test_a_decay_of_one_is_refused_where_it_is_given_and_where_it_is_drawn(sweep) -> None:
     for override in ("training.averages.ema.decay=1.0", f"{SPACE}={{grid: [0.9, 1.0]}}"):
         with pytest.raises(SweepFileError) as caught:
-            summarise_sample(sweep(override, "search.sampler=random"))
+            summarize_sample(sweep(override, "search.sampler=random"))
         assert any("training.averages.ema.decay" in problem.key for problem in caught.value.problems)
 
 
 def test_the_report_names_it_from_the_ledger_alone(small_sweep) -> None:
     for measured in small_sweep.measurements_by_digest.values():
         measured["start_shares"] = {"ema": [0.9999**600, "a smaller decay"]}
-    assert shares(summarise(small_sweep).notes) == [pytest.approx(100 * 0.9999**600, rel=1e-2)]
+    assert shares(summarize(small_sweep).notes) == [pytest.approx(100 * 0.9999**600, rel=1e-2)]

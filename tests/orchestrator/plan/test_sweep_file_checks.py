@@ -14,7 +14,7 @@ from orchestrator.plan.checks.sweep_file_checks import (
     UNIMPORTED,
     build_configurations,
     build_first_generation,
-    summarise_sample,
+    summarize_sample,
 )
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.search import draw_sample
@@ -310,7 +310,7 @@ def test_a_problem_of_the_objective_is_said_once():
 
 def test_a_usual_abbreviation_has_the_key_it_means():
     with pytest.raises(SweepFileError, match=r"training\.lr: .*did you mean learning_rate\?"):
-        summarise_sample(load_checked(SHIPPED, ["training.lr=0.1"]))
+        summarize_sample(load_checked(SHIPPED, ["training.lr=0.1"]))
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_usual_abbreviation_has_the_key_it_means():
 )
 def test_a_circle_and_a_section_that_is_no_mapping_are_refused_in_words(override: str, said: str) -> None:
     with pytest.raises(SweepFileError, match=said):
-        summarise_sample(load_checked(SHIPPED, [override]))
+        summarize_sample(load_checked(SHIPPED, [override]))
 
 
 def test_a_task_that_is_drawn_by_its_name_says_the_direction(tmp_path: Path) -> None:

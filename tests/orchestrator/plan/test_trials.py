@@ -10,7 +10,7 @@ import torch
 
 from orchestrator.code import time_limit
 from orchestrator.plan.checks import trials
-from orchestrator.plan.checks.sweep_file_checks import build_sample_configurations, summarise_sample
+from orchestrator.plan.checks.sweep_file_checks import build_sample_configurations, summarize_sample
 from orchestrator.sweep.run_and_resume import run_sweep
 from orchestrator.text.consoles import make_console
 from search_spaces import FileProblem, SweepFileError
@@ -149,7 +149,7 @@ def test_a_faulty_optimizer_or_loss_is_named(own, kind) -> None:
     (path.parent / "own_echo.py").write_text(TASK + POSITION + MIXING[kind])
     path.write_text(SWEEP.replace("compile: false", f"compile: false, {kind}: own_mean"))
     with pytest.raises(SweepFileError) as caught:
-        summarise_sample(load_checked(path))
+        summarize_sample(load_checked(path))
     (problem,) = caught.value.problems
     assert problem.where == f"{path}:7" and problem.key == f"training.{kind}" and "other members" in problem.message
 
@@ -172,7 +172,7 @@ class Margin(Metric):
     code.write_text(code.read_text() + metric)
     path.write_text(SWEEP.replace("samples: 4", "samples: 4, metrics: {own_margin: {}}"))
     with pytest.raises(SweepFileError) as caught:
-        summarise_sample(load_checked(path))
+        summarize_sample(load_checked(path))
     (wrong,) = caught.value.problems
     line = len(code.read_text().splitlines())
     assert (wrong.key, wrong.where) == ("evaluation.metrics.own_margin", f"{path}:11")
@@ -183,7 +183,7 @@ class Margin(Metric):
 
 
 def test_code_that_works_is_good(own) -> None:
-    assert summarise_sample(load_checked(own())).configuration_count == 1
+    assert summarize_sample(load_checked(own())).configuration_count == 1
 
 
 def test_own_code_is_tried_on_one_thread(own, monkeypatch) -> None:
@@ -192,7 +192,7 @@ def test_own_code_is_tried_on_one_thread(own, monkeypatch) -> None:
     count = "import os; os.environ['SEEN'] += f' {torch.get_num_threads()}'; picked = "
     torch.set_num_threads(2)
     try:
-        summarise_sample(load_checked(own(("picked = ", count))))
+        summarize_sample(load_checked(own(("picked = ", count))))
         assert set(os.environ["SEEN"].split()) == {"1"} and torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
@@ -238,7 +238,7 @@ def test_what_takes_long_is_a_note_at_its_line_and_no_refusal(own, monkeypatch, 
     monkeypatch.setattr(trials, "MAX_SECONDS", 0.3)
     monkeypatch.setattr(time_limit, "NOTICE_SECONDS", 0.1)  # and how soon it rings again
     path = own(("picked = ", code))
-    assert summarise_sample(load_checked(path)).configuration_count == 1
+    assert summarize_sample(load_checked(path)).configuration_count == 1
     (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     line = next(n for n, text in enumerate((path.parent / "own_echo.py").read_text().splitlines(), 1) if code in text)
     assert "own_echo" in note and "0.3 s" in note and f"own_echo.py:{line}, loss" in note
@@ -259,8 +259,8 @@ def test_a_busy_machine_does_not_count(monkeypatch) -> None:
 def test_the_lengths_of_the_file_are_tried_alone(own) -> None:
     path = own(("yield EvaluationBatch", "assert 4 not in lengths, 'tried'; yield EvaluationBatch"))
     with pytest.raises(SweepFileError, match="raises AssertionError: tried"):
-        summarise_sample(load_checked(path))
-    assert summarise_sample(load_checked(path, ["evaluation.lengths=[1, 2, 3]"])).configuration_count == 1
+        summarize_sample(load_checked(path))
+    assert summarize_sample(load_checked(path, ["evaluation.lengths=[1, 2, 3]"])).configuration_count == 1
 
 
 def test_it_is_the_settings_of_the_sweep_that_are_tried(own, tmp_path) -> None:
@@ -268,4 +268,4 @@ def test_it_is_the_settings_of_the_sweep_that_are_tried(own, tmp_path) -> None:
     path = own()
     path.write_text(SWEEP.replace("{name: own_echo}", "{name: own_echo, longest: 1}").replace("[3]", "[1]"))
     with pytest.raises(SweepFileError, match=r"task own_echo: trained_lengths: \[2\]"):
-        summarise_sample(load_checked(path))
+        summarize_sample(load_checked(path))

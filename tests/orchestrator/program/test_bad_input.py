@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.plan.checks.sweep_file_checks import summarise_sample
+from orchestrator.plan.checks.sweep_file_checks import summarize_sample
 from search_spaces import SweepFileError
 from tests.orchestrator.program.studies import Study
 from tests.sweep_files import load_checked
@@ -15,7 +15,7 @@ def problems(study: Study) -> list[tuple[str, str, str]]:
     file = study.folder / "prog.yaml"
     lines = file.read_text().splitlines()
     with pytest.raises(SweepFileError) as raised:
-        summarise_sample(load_checked(file))
+        summarize_sample(load_checked(file))
     return [
         (problem.key, lines[int(problem.where.rpartition(":")[2]) - 1].strip(), str(problem))
         for problem in raised.value.problems
@@ -83,7 +83,7 @@ def test_mistake(changes, key, line, words, study: Study, own_code_forgotten) ->
 
 def test_lengths_of_a_metric_of_its_own(study: Study) -> None:
     study.write(evaluation__metrics={"acc": {"direction": "maximize", "lengths": [7]}}, objective__lengths=[7])
-    assert summarise_sample(load_checked(study.folder / "prog.yaml")).warnings == []
+    assert summarize_sample(load_checked(study.folder / "prog.yaml")).warnings == []
 
 
 @pytest.mark.parametrize(
@@ -97,5 +97,5 @@ def test_lengths_of_a_metric_of_its_own(study: Study) -> None:
 )
 def test_script_that_is_not_given_the_seed(command: list[str], missing: list[str], study: Study) -> None:
     study.write("print('x')", program={"command": command}, space={"config.lr": {"grid": [0.1, 1.0]}})
-    warnings = " ".join(summarise_sample(load_checked(study.folder / "prog.yaml")).warnings)
+    warnings = " ".join(summarize_sample(load_checked(study.folder / "prog.yaml")).warnings)
     assert [key for key in ("seed", "config.lr") if key in warnings] == missing

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.errors import SweepExists
 from orchestrator.report.tables.provenance_section import make_provenance_section
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.program_defaults import list_program_defaults
 from tests.orchestrator.program.studies import Study, script
 
@@ -31,7 +31,7 @@ def test_sweeps_that_differ_only_in_a_default(study: Study) -> None:
         {"dropout": [0.1]},
         {"dropout": [0.2]},
     ]
-    first, second = map(summarise, sweeps)
+    first, second = map(summarize, sweeps)
     assert compare_sweeps(first, second).specification == {"config.dropout": (0.1, 0.2)}
     cells = make_provenance_section(first).cells
     assert dict(zip(cells["what"], cells["value"], strict=True))["defaults of the program"] == "dropout 0.1"
@@ -39,7 +39,7 @@ def test_sweeps_that_differ_only_in_a_default(study: Study) -> None:
 
     # Another sweep searches the key: only its configuration with the default value matches.
     write(study, "0.3", space={"config.lr": {"grid": [0.5]}, "config.dropout": {"grid": [0.1, 0.4]}})
-    searched = summarise(study.run(name="searched"))
+    searched = summarize(study.run(name="searched"))
     assert list_program_defaults(searched.state.packs.values()) == {}
     ((side, other_side),) = compare_sweeps(first, searched).matching.pairs
     assert searched.recorded[other_side.row.config_id].resolved["config"]["dropout"] == 0.1
@@ -53,7 +53,7 @@ def test_nan_is_one_value_in_all_members_and_sweeps(study: Study) -> None:
         sweeps.append(study.run(name=name))
     defaults = [list_program_defaults(state.packs.values()) for state in sweeps]
     assert defaults[0] == defaults[1] == {"dropout": ["nan"], "nested": [["nan", float("inf")]]}
-    assert compare_sweeps(*map(summarise, sweeps)).specification == {}
+    assert compare_sweeps(*map(summarize, sweeps)).specification == {}
 
 
 def test_a_default_that_changes_between_attempts(study: Study) -> None:
@@ -71,7 +71,7 @@ def test_a_default_that_changes_between_attempts(study: Study) -> None:
     assert len(counts) == 2
     (pack,) = state.packs.values()
     assert [list(fields.get("defaults", {})) for fields in pack.evaluations.values()] == [["dropout"], ["dropout"], []]
-    (note,) = (note for note in summarise(state).notes if "dropout" in note)
+    (note,) = (note for note in summarize(state).notes if "dropout" in note)
     assert f"{counts[0]} / {counts[1]}" in note
     lines = [
         json.loads(line) for path in state.folder.glob("members/*/*.jsonl") for line in path.read_text().splitlines()

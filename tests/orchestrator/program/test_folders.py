@@ -11,7 +11,7 @@ from orchestrator.code.user_code import UserCodeError
 from orchestrator.errors import SweepExists
 from orchestrator.record.files.code import find_program
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.sweep.derived_sweep import make_listed_spec
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 
@@ -31,7 +31,7 @@ def test_a_confirmation_runs_the_program_that_the_sweep_has_run(
     found = find_program(state)
     assert found is not None and (found / "train.py").read_text() == script()
     assert (found == study.folder.resolve()) == (change == "nothing")
-    rows = summarise(state).rows
+    rows = summarize(state).rows
     spec = make_listed_spec(state, rows, {"name": "again", "seeds": [7]}, (), "confirmed")
     assert spec.folder == found
 

@@ -10,7 +10,7 @@ import lengthwise as package
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import describe_selection
 from orchestrator.report.sentences import describe_best
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
@@ -166,14 +166,14 @@ def test_verbs(study: Study, lengthwise: CommandLine, own_code_forgotten, tmp_pa
 def test_lengths_and_averages_of_which_there_is_one(study: Study) -> None:
     """They are singular, and an average without another is not named."""
     study.write()
-    result = summarise(study.run())
+    result = summarize(study.run())
     said = [describe_selection(result), describe_best(result)]
     assert "length 10" in said[0] and "length 20" in said[0] and "raw" not in said[0]
     assert "selection length 10" in said[1] and "test length 20" in said[1]
     assert "lengths" not in "".join(said)
     code = script(reported='run.report(step, {"acc": 0.5}, average="ema")')
     study.write(code, evaluation__averages=["raw", "ema"], objective__lengths=[5, 10], objective__average="raw")
-    said_of_two = describe_selection(summarise(study.run(name="two")))
+    said_of_two = describe_selection(summarize(study.run(name="two")))
     assert "raw" in said_of_two and "lengths 5" in said_of_two
 
 

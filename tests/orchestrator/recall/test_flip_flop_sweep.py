@@ -13,7 +13,7 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen
 from orchestrator.report.write_report import write_report
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.tracking.run_contents import MlflowRunBuilder
 from search_spaces import load_sweep
 
@@ -41,7 +41,7 @@ def file(tmp_path: Path) -> Path:
 def test_every_set_is_in_curves_score_report_and_mlflow(file: Path, run_inline: Callable[..., Path]) -> None:
     folder = run_inline(file)
     state = SweepState.load(folder)
-    curves, result = read_curves(state), summarise(state)
+    curves, result = read_curves(state), summarize(state)
     assert set(curves["metric"].astype(str)) == {
         f"{name}{of}"
         for name in ("accuracy", "read_error", "read_error_distance_1", "read_error_distance_3")

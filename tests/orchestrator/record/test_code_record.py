@@ -148,7 +148,7 @@ def test_changes_of_the_engine_and_of_imported_files_are_found(repository, recor
     assert find_changed_code(record) == []
     (repository.root / "notes.md").write_text("other notes\n")
     (repository.root / "new.py").write_text("")
-    (lengthwise_copy / "orchestrator/figures/curves.py").write_text("# other colours\n")
+    (lengthwise_copy / "orchestrator/figures/curves.py").write_text("# other colors\n")
     repository.commit()
     assert find_changed_code(record) == []
     (lengthwise_copy / "trainers/tasks/sums.py").write_text("# other sums\n")

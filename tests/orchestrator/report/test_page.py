@@ -20,7 +20,7 @@ from orchestrator.report.sentences import describe_best
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configuration_tables import make_result_columns
 from orchestrator.report.write_report import read_summary, write_report
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.text.wording import format_number
 
 
@@ -73,7 +73,7 @@ def test_names_are_text_and_not_markup(tmp_path, synthetic_sweep, simple_curve, 
     parsed = page_of(page)
     assert "u" not in parsed.tags and parsed.tags.count("script") == 3 and name in " ".join(parsed.text)
     assert "</script><u>raw" in data_of(page)["averages"]
-    assert name in short_text(summarise(state))
+    assert name in short_text(summarize(state))
 
 
 def test_control_characters_reach_no_page(tmp_path, synthetic_sweep, simple_curve):
@@ -85,7 +85,7 @@ def test_control_characters_reach_no_page(tmp_path, synthetic_sweep, simple_curv
 
 def test_curves_are_those_of_the_ledger(small_sweep):
     page, _ = write_report(small_sweep.folder)
-    data, result = data_of(page), summarise(small_sweep)
+    data, result = data_of(page), summarize(small_sweep)
     found, curves = curves_of(data), read_curves(small_sweep)
     assert data["steps"] == [50, 100] and data["seeds"] == 3
     for (metric, average), arrays in found.items():
@@ -104,12 +104,12 @@ def test_curves_are_those_of_the_ledger(small_sweep):
 
 def test_many_evaluations_are_thinned_and_the_last_stays(small_sweep, monkeypatch):
     monkeypatch.setattr(page_data_module, "MAX_NUMBERS", 1)
-    data = make_page_data(summarise(small_sweep), read_curves(small_sweep))
+    data = make_page_data(summarize(small_sweep), read_curves(small_sweep))
     assert data["steps"] == [100]
 
 
 def test_a_running_sweep_loads_itself_again_and_says_nothing_of_effects(small_sweep):
-    result, curves = summarise(small_sweep), read_curves(small_sweep)
+    result, curves = summarize(small_sweep), read_curves(small_sweep)
     running = make_page_data(replace(result, status="running"), curves)
     assert running["running"] and running["effects"] == []
     ended = make_page_data(result, curves)
@@ -129,7 +129,7 @@ def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, p
 
 
 def test_effects_are_those_of_statistics_and_none_after_rungs(small_sweep):
-    result = summarise(small_sweep)
+    result = summarize(small_sweep)
     data = make_page_data(result, read_curves(small_sweep))
     assert {one["name"] for one in data["effects"]} == {"lr", "batch", "norm"}
     survivors = replace(result, design=replace(result.design, survivors=True))
@@ -156,7 +156,7 @@ def test_a_configuration_that_still_trains_has_its_latest_curve(tmp_path, synthe
     state = synthetic_sweep(
         tmp_path / "half", [{}, {"model.dropout": 0.1}], 2, simple_curve, ended=False, stop_after_step=50
     )
-    result = summarise(state)
+    result = summarize(state)
     data = make_page_data(result, read_curves(state))
     assert [one["rank"] for one in data["configurations"]] == [None, None] and data["steps"] == [50]
     assert np.isfinite(curves_of(data)[result.objective_curve]["bands"]).all()
@@ -164,7 +164,7 @@ def test_a_configuration_that_still_trains_has_its_latest_curve(tmp_path, synthe
 
 def test_best_is_said_once_with_its_selection_lengths_and_its_test_number(small_sweep, page_of):
     page, _ = write_report(small_sweep.folder)
-    result, texts = summarise(small_sweep), page_of(page).text
+    result, texts = summarize(small_sweep), page_of(page).text
     (place,) = [n for n, text in enumerate(texts) if re.search(r"\b(best|winner|optimal)\b", text, re.IGNORECASE)]
     first, claim = result.rows[0], "".join(texts[place : place + 9])  # numbers have their own elements
     assert claim.startswith(f"Best at the selection lengths 6-7: #{first.number}, with ")
@@ -174,7 +174,7 @@ def test_best_is_said_once_with_its_selection_lengths_and_its_test_number(small_
 
 
 def test_best_has_its_reach_beside_the_longest_length(small_sweep):
-    result = summarise(small_sweep)
+    result = summarize(small_sweep)
     first, longest = result.rows[0], max(result.rows[0].groups.test)
     for reach, last in ((7, longest), (longest, longest)):
         shown = replace(result, rows=(replace(first, generalization_length=reach), *result.rows[1:]))
@@ -192,7 +192,7 @@ def test_best_has_its_reach_beside_the_longest_length(small_sweep):
 def test_the_legend_names_the_value_of_failed_seeds_where_it_is_shown(
     small_sweep, tmp_path, synthetic_sweep, simple_curve, short_text, page_of
 ):
-    result = summarise(small_sweep)
+    result = summarize(small_sweep)
     cells = make_cells(result.rows, make_result_columns(result), result.infinity_text)
     assert result.seeds_failed and "; inf: " in describe_columns(result, cells)
     assert "inf: " in " ".join(page_of(write_report(small_sweep.folder)[0]).text)
@@ -201,7 +201,7 @@ def test_the_legend_names_the_value_of_failed_seeds_where_it_is_shown(
 
     # Of two seeds one makes the median infinite, so that of the other is shown.
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
-    two = summarise(synthetic_sweep(tmp_path / "two", values, 2, simple_curve, {(1, 0): 60}))
+    two = summarize(synthetic_sweep(tmp_path / "two", values, 2, simple_curve, {(1, 0): 60}))
     row = next(row for row in two.rows if row.seeds_failed)
     (other,) = filter(
         math.isfinite,
@@ -213,16 +213,16 @@ def test_the_legend_names_the_value_of_failed_seeds_where_it_is_shown(
 
     # One of six seeds moves neither the median nor a quartile to infinity.
     state = synthetic_sweep(tmp_path / "six", values, 6, simple_curve, {(1, 3): 60})
-    assert summarise(state).seeds_failed and "inf: " not in short_text(summarise(state), 160)
+    assert summarize(state).seeds_failed and "inf: " not in short_text(summarize(state), 160)
     assert "inf: " not in " ".join(page_of(write_report(state.folder)[0]).text)
 
 
 def test_without_test_lengths_and_without_a_score_nothing_is_claimed(tmp_path, synthetic_sweep, simple_curve):
     spec = {"objective.lengths": [6, 7, 8], "task.vocabulary": 9}
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
-    untested = summarise(synthetic_sweep(tmp_path / "t", values, 2, simple_curve, spec=spec))
+    untested = summarize(synthetic_sweep(tmp_path / "t", values, 2, simple_curve, spec=spec))
     assert "no test lengths were evaluated" in describe_best(untested)
     failed = {(n, seed): 10 for n in range(2) for seed in range(2)}
-    nothing = summarise(synthetic_sweep(tmp_path / "f", values, 2, simple_curve, failed))
+    nothing = summarize(synthetic_sweep(tmp_path / "f", values, 2, simple_curve, failed))
     assert "Best" not in describe_best(nothing)
     write_report(SweepState.load(nothing.folder).folder)

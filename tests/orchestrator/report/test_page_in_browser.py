@@ -14,7 +14,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.seed_comparison_table import describe_verdict
 from orchestrator.report.write_report import write_report
 from orchestrator.results.comparing.seed_comparisons import GROUPS, Side, compare_sides, make_question
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from tests.browser import Browser, needs_browser
 from tests.orchestrator.running.deaths import kill
 
@@ -102,7 +102,7 @@ def test_pointing_at_a_row_a_point_or_a_curve_shows_the_same_configuration_every
 def test_pointing_at_a_curve_tells_its_values_at_the_length(page, built):
     page.point("#curves .catch", (0.5, 0.5))
     (pointed,) = page.read(HOT)
-    result = summarise(built)
+    result = summarize(built)
     row = result.rows[int(pointed)]
     told = page.read("document.querySelector('#readout').textContent")
     length, median, low, high = re.search(r"at length (\d+): (\S+) \[(\S+), (\S+)\];", told).groups()
@@ -317,7 +317,7 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
     for c in pair:
         page.click(f'#table tr[data-c="{c}"]')
     shown = page.read("[...document.querySelectorAll('#comparison tbody tr')].map(e => ({...e.dataset}))")
-    result = summarise(SweepState.load(built.folder))
+    result = summarize(SweepState.load(built.folder))
     first, second = (Side(result, result.rows[c]) for c in pair)
     assert [one["group"] for one in shown] == list(GROUPS)
     tested = compare_sides(first, second, make_question(first, second, GROUPS[0]), "")
@@ -464,7 +464,7 @@ def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_swe
         return 0.3 + 0.01 * seed + 0.1 * (number == 1 and (seed == 3 or lengths <= 7))
 
     state = synthetic_sweep(tmp_path / "equal", [{}, {"model.dropout": 0.1}], 10, equal_but_once)
-    result = summarise(state)
+    result = summarize(state)
     first, second = (Side(result, row) for row in result.rows)
     compared = compare_sides(first, second, make_question(first, second, "test"), "")
     assert (compared.outcome.low, compared.outcome.high, compared.outcome.ties) == (0, 0, 9)
@@ -504,12 +504,12 @@ def test_the_page_works_in_a_frame_without_rights_as_in_mlflow(written, tab, tmp
     tab.problems.clear()
     script = f"document.querySelector('#f').srcdoc = {json.dumps(written.read_text())}"
     tab.read(f"new Promise(done => {{ document.querySelector('#f').onload = () => done(); {script} }})")
-    began, colours = time.monotonic(), set()
-    while not {(0xC2, 0x41, 0x0C), (0x0F, 0x76, 0x6E)} <= colours:  # of the curves A and B
+    began, colors = time.monotonic(), set()
+    while not {(0xC2, 0x41, 0x0C), (0x0F, 0x76, 0x6E)} <= colors:  # of the curves A and B
         assert time.monotonic() - began < 60, "the frame shows no curves"
         tab.screenshot(tmp_path / "frame.png")
         with Image.open(tmp_path / "frame.png") as image:
-            colours = set(image.convert("RGB").get_flattened_data())
+            colors = set(image.convert("RGB").get_flattened_data())
     assert tab.problems == []
 
 

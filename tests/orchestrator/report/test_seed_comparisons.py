@@ -13,7 +13,7 @@ from orchestrator.cli import main as cli
 from orchestrator.report.tables.seed_comparison_table import describe_verdict
 from orchestrator.report.write_report import read_summary, write_report
 from orchestrator.results.comparing.seed_comparisons import Side, compare_seeds, compare_sides, make_question
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
 GRID = {"space": {"model.norm": {"grid": ["none", "pre", "post"]}}}
@@ -27,7 +27,7 @@ def reversing(number, seed, average, metric, lengths, step):
 
 @pytest.fixture
 def reversed_order(tmp_path, synthetic_sweep):
-    return summarise(synthetic_sweep(tmp_path / "reversed", NORMS, 5, reversing, spec=GRID))
+    return summarize(synthetic_sweep(tmp_path / "reversed", NORMS, 5, reversing, spec=GRID))
 
 
 def test_the_table_has_every_number(reversed_order):
@@ -48,7 +48,7 @@ def test_the_table_has_every_number(reversed_order):
 
 
 def test_a_difference_that_is_infinite_because_seeds_failed_is_no_verdict(tmp_path, synthetic_sweep):
-    summary = summarise(synthetic_sweep(tmp_path / "lost", NORMS, 2, reversing, {(2, 0): 60}, spec=GRID))
+    summary = summarize(synthetic_sweep(tmp_path / "lost", NORMS, 2, reversing, {(2, 0): 60}, spec=GRID))
     first, second = (Side(summary, row) for row in summary.rows if row.number in (0, 2))
     comparison = compare_sides(first, second, make_question(first, second, "test"), "")
     assert math.isinf(comparison.outcome.difference)

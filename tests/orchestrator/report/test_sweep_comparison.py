@@ -16,7 +16,7 @@ from orchestrator.figures.drawing import read_figure_digest
 from orchestrator.figures.sweep_differences import draw_difference_figure
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 
 RATES = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
 GRID = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
@@ -173,6 +173,6 @@ def test_what_cannot_be_compared_is_refused(sweeps, monkeypatch, words, error, m
 def test_the_axis_of_a_figure_names_the_side_on_which_the_first_is_better(sweeps, monkeypatch):
     figures = []
     monkeypatch.setattr(drawing, "save_figure", lambda path, draw, *facts: figures.append(draw()) or path)
-    first, second = (summarise(SweepState.load(sweeps / name)) for name in ("plain", "lower"))
+    first, second = (summarize(SweepState.load(sweeps / name)) for name in ("plain", "lower"))
     draw_difference_figure([compare_sweeps(first, second)], sweeps / "unused.png")
     assert figures[0].axes[0].get_ylabel().endswith("\nbelow 0: plain is better")

@@ -16,7 +16,7 @@ from orchestrator.report.lead_sentences import describe_lead
 from orchestrator.report.sentences import describe_best, describe_status, make_short_answer
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.make_summary import _describe_identical_curves, summarise
+from orchestrator.results.make_summary import _describe_identical_curves, summarize
 from orchestrator.text.wording import format_number
 
 
@@ -35,7 +35,7 @@ def draws(count):
 @pytest.fixture(scope="module")
 def twelve(tmp_path_factory, synthetic_sweep):
     """Twelve configurations of three seeds; one seed of one of them diverged."""
-    return summarise(synthetic_sweep(tmp_path_factory.mktemp("built") / "twelve", draws(12), 3, noisy, {(4, 1): 60}))
+    return summarize(synthetic_sweep(tmp_path_factory.mktemp("built") / "twelve", draws(12), 3, noisy, {(4, 1): 60}))
 
 
 def table_of(text):
@@ -50,7 +50,7 @@ def test_it_says_what_ran_and_what_failed(tmp_path, synthetic_sweep, twelve, sho
     text = short_text(twelve, 1000)
     assert "Finished: 12 configurations with 3 seeds; 36 seeds ran, 1 failed (1 diverged, 0 crashed" in text
     lost = {(2, seed): 10 for seed in range(2)}
-    result = summarise(synthetic_sweep(tmp_path / "lost", draws(4), 2, noisy, lost, died=[1]))
+    result = summarize(synthetic_sweep(tmp_path / "lost", draws(4), 2, noisy, lost, died=[1]))
     text = short_text(result, 1000)
     assert "4 failed (2 diverged, 2 crashed; a failed seed counts as the worst value)" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2", "failed", "failed"]
@@ -61,7 +61,7 @@ def test_the_best_configuration_names_its_failed_seeds(tmp_path, synthetic_sweep
         synthetic_sweep(tmp_path / name, draws(4), 3, noisy, lost)
         for name, lost in (("all", {}), ("two", {(0, 1): 10}))
     ]
-    whole, lost = map(summarise, built)
+    whole, lost = map(summarize, built)
     assert whole.rows[0].number == lost.rows[0].number == 0, "the median of three has two good ones"
     assert "seeds failed" not in describe_best(whole) and "though 1 of its 3 seeds failed" in describe_best(lost)
 
@@ -69,7 +69,7 @@ def test_the_best_configuration_names_its_failed_seeds(tmp_path, synthetic_sweep
 def test_configurations_that_are_last_for_failed_seeds_alone_are_named(tmp_path, synthetic_sweep):
     """#1 loses one of three seeds, which its median survives, #2 two and #3 all."""
     lost = {(1, 0): 10, (2, 0): 10, (2, 1): 10} | {(3, seed): 10 for seed in range(3)}
-    summary = summarise(synthetic_sweep(tmp_path / "lost", draws(4), 3, noisy, lost))
+    summary = summarize(synthetic_sweep(tmp_path / "lost", draws(4), 3, noisy, lost))
     (sentence,) = describe_lost(summary)
     row = next(row for row in summary.rows if row.number == 2)
     band = summary.bands[row.config_id, *summary.objective_curve]
@@ -81,14 +81,14 @@ def test_configurations_that_are_last_for_failed_seeds_alone_are_named(tmp_path,
     def unreached(number, seed, average, metric, lengths, step):
         return np.where(seed == 2, np.inf, noisy(number, seed, average, metric, lengths, step))
 
-    assert not describe_lost(summarise(synthetic_sweep(tmp_path / "unreached", draws(4), 3, unreached, {(2, 0): 10})))
+    assert not describe_lost(summarize(synthetic_sweep(tmp_path / "unreached", draws(4), 3, unreached, {(2, 0): 10})))
 
 
 def test_test_lengths_without_a_value_are_said(tmp_path, synthetic_sweep):
     def only_shorter(number, seed, average, metric, lengths, step):
         return np.where(lengths > 7, np.nan, 0.1 * number)
 
-    result = summarise(synthetic_sweep(tmp_path / "one", draws(2), 2, only_shorter))
+    result = summarize(synthetic_sweep(tmp_path / "one", draws(2), 2, only_shorter))
     assert max(result.rows[0].groups.selection) <= 7 < min(result.rows[0].groups.test)
     assert "has no value" in describe_best(result) and "nan" not in describe_best(result).lower()
 
@@ -99,7 +99,7 @@ def test_identical_curves_are_noted(same, tmp_path, synthetic_sweep):
         number, seed = (0 if same in ("configuration", "both") else number), (0 if same in ("seed", "both") else seed)
         return noisy(number, seed, average, metric, lengths, step)
 
-    text = describe_status(summarise(synthetic_sweep(tmp_path / "one", draws(3), 2, curve)))
+    text = describe_status(summarize(synthetic_sweep(tmp_path / "one", draws(3), 2, curve)))
     unused = {part for part in ("its seed", "searched values") if "identical" in text and part in text}
     expected = {
         "": [],
@@ -127,15 +127,15 @@ def test_curves_with_nothing_to_compare_are_not_called_identical(members, steps)
 
 def test_curves_of_members_with_other_losses_are_not_called_identical(tmp_path, synthetic_sweep):
     state = synthetic_sweep(tmp_path / "one", draws(2), 2, lambda *_: 0.5)
-    assert describe_status(summarise(state)).count("identical") == 2
+    assert describe_status(summarize(state)).count("identical") == 2
     for pack in state.packs.values():  # all members have equal curves, but each its loss
         for fields in pack.evaluations.values():
             fields["loss"] = [int(config_id, 16) + seed for config_id, seed in pack.members]
-    assert "identical" not in describe_status(summarise(state))
+    assert "identical" not in describe_status(summarize(state))
 
 
 def test_perfect_curves_may_be_identical(tmp_path, synthetic_sweep):
-    result = summarise(synthetic_sweep(tmp_path / "one", draws(3), 2, lambda *_: 1.0))
+    result = summarize(synthetic_sweep(tmp_path / "one", draws(3), 2, lambda *_: 1.0))
     assert "identical" not in describe_status(result)
 
 
@@ -169,7 +169,7 @@ def test_the_first_is_compared_with_the_next(tmp_path, synthetic_sweep, short_te
         return noisy(number, seed, average, metric, lengths, step) + 0.002 * math.sin(seed * (1 + number))
 
     for seeds in (10, 4):
-        result = summarise(synthetic_sweep(tmp_path / f"with{seeds}", draws(12), seeds, parted))
+        result = summarize(synthetic_sweep(tmp_path / f"with{seeds}", draws(12), seeds, parted))
         first, second = (f"#{row.number}" for row in result.rows[:2])
         (outcome,) = [
             line.outcome for line in compare_named(result.folder, first[1:], second[1:]).comparisons
@@ -194,18 +194,18 @@ def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synt
         return 0.1 + 0.01 * (number * 5 % 7) + 0.001 * lengths
 
     values = [{"training.learning_rate": 0.001 * (1 + n % 4), "model.dropout": 0.1 * (n % 3)} for n in range(9)]
-    result = summarise(synthetic_sweep(tmp_path / "none", values, 2, unmoved))
+    result = summarize(synthetic_sweep(tmp_path / "none", values, 2, unmoved))
     assert describe_effects(result).startswith("No hyperparameter has a clear effect")
 
 
 def test_where_nothing_can_be_said_it_says_why(tmp_path, synthetic_sweep, simple_curve):
-    two = summarise(synthetic_sweep(tmp_path / "two", draws(2), 2, noisy))
+    two = summarize(synthetic_sweep(tmp_path / "two", draws(2), 2, noisy))
     assert "2 configurations are too few for an interval (at least 8)" in describe_effects(two)
     spec = {"search.sampler": "listed", "search.listed": draws(4), "space": {}}
-    listed = summarise(synthetic_sweep(tmp_path / "listed", draws(4), 8, noisy, spec=spec))
+    listed = summarize(synthetic_sweep(tmp_path / "listed", draws(4), 8, noisy, spec=spec))
     assert any(effect.differences for effect in compute_score_effects(listed))
     assert describe_effects(listed).endswith("hyperparameters change together, so none can be judged alone.")
-    one = summarise(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
+    one = summarize(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
     assert "No hyperparameter was compared" in describe_effects(one)
     running = replace(two, status="running")
     assert "too few" not in describe_effects(running)
@@ -220,17 +220,17 @@ def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
     rates = [0.001, 0.003, 0.01, 0.03]
     spec = {"search.sampler": "grid", "space": {"training.learning_rate": {"grid": rates}}}
     values = [{"training.learning_rate": rate} for rate in rates]
-    result = summarise(synthetic_sweep(tmp_path / "rates", values, 8, by_rate, spec=spec))
+    result = summarize(synthetic_sweep(tmp_path / "rates", values, 8, by_rate, spec=spec))
     assert "lr 0.01 is better than 0.001 (difference -0.3" in describe_effects(result)
 
 
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):
-    done = summarise(synthetic_sweep(tmp_path / "some", draws(3), 2, noisy))
+    done = summarize(synthetic_sweep(tmp_path / "some", draws(3), 2, noisy))
     rows = (*done.rows[:2], replace(done.rows[2], is_complete=False, rank=None, score=None))
     text = short_text(replace(done, rows=rows, status="interrupted"), 80)
     assert "Interrupted: 2 of 3 configurations" in text and "Best so far" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2"]
-    begun = short_text(summarise(synthetic_sweep(tmp_path / "begun", draws(3), 2, noisy, ended=False)), 80)
+    begun = short_text(summarize(synthetic_sweep(tmp_path / "begun", draws(3), 2, noisy, ended=False)), 80)
     assert "0 of 3 configurations" in begun and "rank" not in begun and "Best" not in begun
 
 
@@ -241,7 +241,7 @@ def test_of_equal_scores_no_seed_chose_the_first(tmp_path, synthetic_sweep):
     rates = [0.001, 0.01, 0.1]
     grid = {"space": {"training.learning_rate": {"grid": rates}}}
     values = [{"training.learning_rate": rate} for rate in rates]
-    summary = summarise(synthetic_sweep(tmp_path / "tied", values, 10, curve, spec=grid))
+    summary = summarize(synthetic_sweep(tmp_path / "tied", values, 10, curve, spec=grid))
     (lead,) = describe_lead(summary)
     assert "#0 is better than #1" in lead and "seeds that chose" not in lead + make_short_answer(summary)
 
@@ -258,7 +258,7 @@ def test_of_equal_scores_no_seed_chose_the_first(tmp_path, synthetic_sweep):
 def test_values_that_failed_seeds_share_are_counted(tmp_path, synthetic_sweep, failing, named):
     values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(4)]
     failed = {(number, seed): 50 for number in failing for seed in (0, 2)}
-    result = summarise(synthetic_sweep(tmp_path / "some", values, 4, noisy, failed))
+    result = summarize(synthetic_sweep(tmp_path / "some", values, 4, noisy, failed))
     assert [text.removeprefix("Failed seeds: ") for text in describe_failures(result)] == [f"{named}."] * bool(named)
 
 
@@ -271,7 +271,7 @@ def test_a_lead_is_called_favoured_unless_test_values_are_equal(tmp_path, synthe
 
     rates = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
     grid = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
-    summary = summarise(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid))
+    summary = summarize(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid))
     (lead,) = describe_lead(summary)
     assert ("favours it" in lead) == (gap != 0)
     assert ("No difference" in lead) == (not gap)

@@ -14,13 +14,13 @@ from orchestrator.record.files import curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.report.sentences import make_answers
 from orchestrator.report.write_report import present_report, write_report
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
 
 
 def test_the_table_has_the_numbers_of_the_summary(small_sweep):
     _, table = write_report(small_sweep.folder)
-    result = summarise(small_sweep)
+    result = summarize(small_sweep)
     with table.open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert [line["config_id"] for line in lines] == [row.config_id for row in result.rows]
@@ -73,9 +73,9 @@ def test_nothing_of_an_earlier_report_is_left_beside_a_later_one(small_sweep):
 
 def test_equal_scores_have_one_sentence_instead_of_effects(tmp_path, synthetic_sweep, short_text):
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
-    equal = summarise(synthetic_sweep(tmp_path / "equal", values, 2, lambda *where: 0.5))
+    equal = summarize(synthetic_sweep(tmp_path / "equal", values, 2, lambda *where: 0.5))
     lost = {(number, seed): 10 for number in range(2) for seed in range(2)}
-    nowhere = summarise(synthetic_sweep(tmp_path / "lost", values, 2, lambda *where: 0.5, lost))
+    nowhere = summarize(synthetic_sweep(tmp_path / "lost", values, 2, lambda *where: 0.5, lost))
     for result, words in (
         (equal, "all 2 configurations have the same score"),
         (nowhere, "no configuration has a finite"),
@@ -95,7 +95,7 @@ def test_a_log_gets_whole_lines_and_a_terminal_whole_paths(small_sweep):
         printed[terminal] = console.file.getvalue().splitlines()
     folder = small_sweep.folder
     assert "\x1b" not in "".join(printed[False]) and set(
-        make_answers(summarise(small_sweep), with_values=False)
+        make_answers(summarize(small_sweep), with_values=False)
     ) <= set(printed[False])
     assert all(lines[-1] == f"Page: {folder / 'report.html'}" for lines in printed.values())
     assert all(len(line) <= 80 for line in printed[True] if str(folder) not in line)

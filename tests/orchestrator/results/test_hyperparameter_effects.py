@@ -8,7 +8,7 @@ import pytest
 from orchestrator.report.csv_tables import make_effect_records
 from orchestrator.report.tables.effect_table import list_effect_notes
 from orchestrator.results.analysis import compute_score_effects, compute_test_effects
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 
 
 def drawn_values(rng, count):
@@ -43,7 +43,7 @@ def planted(tmp_path_factory, synthetic_sweep):
     """Forty-eight configurations of three seeds."""
     rng = np.random.default_rng(7)
     values = drawn_values(rng, 48)
-    return summarise(
+    return summarize(
         synthetic_sweep(tmp_path_factory.mktemp("built") / "planted", values, 3, planted_curve(values, rng))
     )
 
@@ -95,7 +95,7 @@ def test_csv_has_a_line_for_each_outcome_key_and_value(planted):
 
 
 def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
-    result = summarise(small_sweep)
+    result = summarize(small_sweep)
     assert all(math.isnan(effect.importance.share) for effect in compute_score_effects(result))
     notes = list_effect_notes(result)
     (said,) = [note for note in notes if note.startswith("Importance (fANOVA): none for")]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.record.files.curves import read_curves
 from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.objective import read_objective
-from orchestrator.statistics.failed_seeds import summarise_seeds
+from orchestrator.statistics.failed_seeds import summarize_seeds
 from search_spaces import Objective
 
 measured = st.floats(-1000, 1000, width=32) | st.sampled_from([math.nan, math.nan, math.inf])
@@ -45,7 +45,7 @@ def test_bands_are_medians_over_seeds_one_after_the_other(values, policy, catego
     expected = {}
     for group in sorted({key[:3] for key in values}):
         seeds = [value for key, value in values.items() if key[:3] == group]
-        expected[group] = summarise_seeds(seeds, policy, {"tv": "minimize", **directions}[group[1]]).quartiles
+        expected[group] = summarize_seeds(seeds, policy, {"tv": "minimize", **directions}[group[1]]).quartiles
     got = {
         (name, metric, length): at
         for (name, metric, _), band in bands.items()

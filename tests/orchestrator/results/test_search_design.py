@@ -7,7 +7,7 @@ import pytest
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.effect_table import list_effect_notes
 from orchestrator.results.analysis import compute_score_effects
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.scoring.search_design import read_design
 
 RELEASED = Path(__file__).parents[2] / "sweeps" / "1.0.0"
@@ -47,7 +47,7 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     assert (design.kind, design.grid) == ("grid_by_random", frozenset(GRID))
     numbers = {name: one.number for name, one in state.configurations.items()}
     assert {name: number // 4 for name, number in numbers.items()} == design.draw
-    result = summarise(state)
+    result = summarize(state)
     assert {(one.n, one.unit) for one in compute_score_effects(result)} == {(8, "draws")}
     (norm,) = (one for one in compute_score_effects(result) if one.key == "model.norm")
     (difference,) = norm.differences
@@ -63,7 +63,7 @@ def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
         ("grid", {"space": GRID, "search.sampler": "grid"}),
         ("listed", {"search.sampler": "listed"}),
     ):
-        result = summarise(synthetic_sweep(tmp_path / name, values, 7, curve, spec=spec))
+        result = summarize(synthetic_sweep(tmp_path / name, values, 7, curve, spec=spec))
         (norm,) = (one for one in compute_score_effects(result) if one.key == "model.norm")
         (difference,) = norm.differences
         assert (result.design.kind, norm.n, norm.unit) == ("fixed", 7, "seeds")
@@ -77,7 +77,7 @@ def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):
     for policy, expected in (("worst", [(6, float("inf"))]), ("exclude", [(5, none)]), ("fail", [])):
         spec = {"space": GRID, "search.sampler": "grid", "objective.failed_seeds": policy}
         failed = {(2, 0): 50, (3, 0): 50}
-        result = summarise(synthetic_sweep(tmp_path / policy, values, 6, curve, failed, spec=spec))
+        result = summarize(synthetic_sweep(tmp_path / policy, values, 6, curve, failed, spec=spec))
         (norm,) = (one for one in compute_score_effects(result) if one.key == "model.norm")
         assert [(one.n, one.high) for one in norm.differences] == expected
 
@@ -85,7 +85,7 @@ def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):
 def test_a_search_that_follows_scores_has_no_interval(tmp_path, synthetic_sweep):
     values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(12)]
     spec = {"space": RATE, "search.sampler": "tpe"}
-    result = summarise(synthetic_sweep(tmp_path / "tpe", values, 2, curve, spec=spec))
+    result = summarize(synthetic_sweep(tmp_path / "tpe", values, 2, curve, spec=spec))
     assert result.design.kind == "adaptive"
     for one in compute_score_effects(result):
         assert one.low != one.low and "tpe chose later configurations" in (one.reason or "")

@@ -26,7 +26,7 @@ from orchestrator.results.comparing.seed_comparisons import (
     compare_seeds,
 )
 from orchestrator.results.comparing.shared_streams import compare_streams
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.pack_environments import ConfigurationProvenance, find_differing_code
 from trainers.config.member import MemberConfig
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
@@ -45,7 +45,7 @@ def by_seed(number, seed, average, metric, lengths, step):
 
 @pytest.fixture
 def three(tmp_path, synthetic_sweep):
-    return summarise(synthetic_sweep(tmp_path / "three", NORMS, 6, by_seed, spec=GRID))
+    return summarize(synthetic_sweep(tmp_path / "three", NORMS, 6, by_seed, spec=GRID))
 
 
 def at(result, group, first=0, second=1):
@@ -82,7 +82,7 @@ def test_every_pair_of_a_grid_is_compared_at_every_group_of_lengths(three):
 
 def test_better_follows_the_direction(tmp_path, synthetic_sweep):
     spec = {**GRID, "objective.metric": "margin", "objective.direction": "maximize"}
-    result = summarise(synthetic_sweep(tmp_path / "up", NORMS, 3, by_seed, spec=spec))
+    result = summarize(synthetic_sweep(tmp_path / "up", NORMS, 3, by_seed, spec=spec))
     assert [row.number for row in result.rows] == [2, 1, 0]
     assert at(result, "selection", 2, 0).first_better == 3 and at(result, "test", 2, 0).second_better == 3
 
@@ -92,7 +92,7 @@ def test_failed_seeds_follow_the_policy(tmp_path, synthetic_sweep):
     for policy in ("worst", "exclude", "fail"):
         lost = {(0, 1): 10, (1, 1): 10, (1, 4): 60}
         spec = {**GRID, "objective.failed_seeds": policy}
-        result = summarise(synthetic_sweep(tmp_path / policy, NORMS, 6, by_seed, lost, spec=spec))
+        result = summarize(synthetic_sweep(tmp_path / policy, NORMS, 6, by_seed, lost, spec=spec))
         found[policy] = [one for one in compare_seeds(result) if one.question.group == "test"]
     worst = next(one for one in found["worst"] if one.first_failed == 1 and one.second_failed == 2)
     assert (worst.outcome.n, worst.outcome.ties, worst.outcome.first_smaller) == (
@@ -116,7 +116,7 @@ def test_nothing_is_said_of_configurations_whose_seeds_all_failed(tmp_path, synt
 
 def test_seeds_of_a_pack_that_died_count_as_failed(tmp_path, synthetic_sweep):
     state = synthetic_sweep(tmp_path / "died", NORMS, 4, by_seed, died=[1], spec=GRID)
-    result = summarise(state)
+    result = summarize(state)
     assert [row.has_failed for row in result.rows] == [False, False, True]
     assert len(compare_seeds(result)) == 3  # a configuration that failed is compared with nothing
     died = compare_named(state.folder, "0", "1").comparisons[0]
@@ -127,23 +127,23 @@ def test_seeds_of_a_pack_that_died_count_as_failed(tmp_path, synthetic_sweep):
 def test_who_is_compared(tmp_path, synthetic_sweep):
     rates = [{"training.learning_rate": 0.001 * (n + 1), "model.norm": ("none", "pre")[n % 2]} for n in range(8)]
     searched = {"training.learning_rate": {"log_uniform": [0.001, 0.1]}, "model.norm": {"choice": ["none", "pre"]}}
-    drawn = summarise(synthetic_sweep(tmp_path / "drawn", rates, 3, by_seed, spec={"space": searched}))
+    drawn = summarize(synthetic_sweep(tmp_path / "drawn", rates, 3, by_seed, spec={"space": searched}))
     assert {one.family for one in compare_seeds(drawn)} == {FIRST_TWO} and len(compare_seeds(drawn)) == 3
     assert math.isnan(compare_seeds(drawn)[0].outcome.low) and compare_seeds(drawn)[0].tests == 1
     draws = [{"training.learning_rate": rate, **norm} for rate in (0.001, 0.002, 0.003) for norm in NORMS]
     crossed = {"training.learning_rate": searched["training.learning_rate"], **GRID["space"]}
-    grid = summarise(synthetic_sweep(tmp_path / "crossed", draws, 3, by_seed, spec={"space": crossed}))
+    grid = summarize(synthetic_sweep(tmp_path / "crossed", draws, 3, by_seed, spec={"space": crossed}))
     first = grid.rows[0].values["training.learning_rate"]
     values = {row.config_id: row.values for row in grid.rows}
     of_grid = [one for one in compare_seeds(grid) if one.family == PAIRS]
     assert len(of_grid) == 9
     assert {values[name]["training.learning_rate"] for one in of_grid for name in (one.first, one.second)} == {first}
     many = [{"training.learning_rate": 0.001 * (n + 1)} for n in range(25)]
-    wide = summarise(synthetic_sweep(tmp_path / "wide", many, 2, by_seed, spec={"search.sampler": "listed"}))
+    wide = summarize(synthetic_sweep(tmp_path / "wide", many, 2, by_seed, spec={"search.sampler": "listed"}))
     against = [one for one in compare_seeds(wide) if one.question.group == "test"]
     assert {one.family for one in against} == {AGAINST_FIRST} and len(against) == MAX_AGAINST_FIRST
     assert {one.first for one in against} == {wide.rows[0].config_id}
-    assert compare_seeds(summarise(synthetic_sweep(tmp_path / "one", NORMS[:1], 3, by_seed, spec=GRID))) == ()
+    assert compare_seeds(summarize(synthetic_sweep(tmp_path / "one", NORMS[:1], 3, by_seed, spec=GRID))) == ()
 
 
 BASE = {
@@ -255,7 +255,7 @@ def test_a_technical_key_has_no_column(tmp_path, synthetic_sweep):
     state = synthetic_sweep(tmp_path / "t", rates, 3, by_seed, spec={"search.sampler": "listed"})
     for measured in state.measurements_by_digest.values():
         measured["technical"] = ["model.norm"]
-    result = summarise(state)
+    result = summarize(state)
     assert list(result.searched) == ["training.learning_rate"]
     assert "model.norm" not in make_csv_tables(result)["report.csv"][0]
 
@@ -265,7 +265,7 @@ def test_packs_of_one_sweep_that_trained_with_other_code_share_nothing_for_sure(
     state.environments = {name: {"engine": name, "threads": 1} for name in "ab"}
     for pack, under in zip(state.packs.values(), ("a", "a", "ab"), strict=True):
         pack.ran_under = [(None, name) for name in under]
-    result = summarise(state)
+    result = summarize(state)
     alike, other = (at(result, "test", 0, second) for second in (1, 2))
     assert alike.shared.common == (DATA, INPUTS) and alike.outcome.paired and "engine" not in alike.shared.differing
     assert other.shared.common == () and not other.outcome.paired
@@ -378,7 +378,7 @@ def test_a_configuration_that_has_not_ended_is_refused(tmp_path, synthetic_sweep
     state = synthetic_sweep(tmp_path / "going", NORMS, 3, by_seed, spec=GRID, ended=False)
     with pytest.raises(UserError, match="has not ended"):
         compare_named(state.folder, "0", "1")
-    assert compare_seeds(summarise(state)) == () and compare_orders(summarise(state)) is None
+    assert compare_seeds(summarize(state)) == () and compare_orders(summarize(state)) is None
 
 
 def test_configurations_of_other_draws_are_not_compared_at_other_grid_points(tmp_path, synthetic_sweep):
@@ -392,7 +392,7 @@ def test_configurations_of_other_draws_are_not_compared_at_other_grid_points(tmp
     for draw in range(3):
         values.append({"model.norm": "none", "training.learning_rate": 0.01 / (1 + draw)})
         values.append({"model.norm": "pre", "model.dropout": 0.1 * draw + 0.05})
-    result = summarise(synthetic_sweep(tmp_path / "draws", values, 6, by_seed, spec={"space": space}))
+    result = summarize(synthetic_sweep(tmp_path / "draws", values, 6, by_seed, spec={"space": space}))
     draw = {row.config_id: row.number // 2 for row in result.rows}
     found = [one for one in compare_seeds(result) if one.family != FIRST_TWO]
     assert all(draw[one.first] == draw[one.second] for one in found)

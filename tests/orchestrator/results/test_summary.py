@@ -8,14 +8,14 @@ import pytest
 
 from orchestrator.record.files.curves import read_curves
 from orchestrator.results.analysis import compute_score_effects
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.watching.leading_curve import make_undefined_rows
 
 
 def test_summary_equals_the_numbers_by_hand(small_sweep):
-    result = summarise(small_sweep)
+    result = summarize(small_sweep)
     curves = read_curves(small_sweep, final_only=True)
     mine = curves[(curves["metric"] == "total_variation") & (curves["average"] == "ema")]
     assert [row.rank for row in result.rows] == [1, 2, 3, 4, 5, 6]
@@ -51,7 +51,7 @@ def test_a_draw_that_repeats_a_configuration_is_not_planned_as_another_one(tmp_p
     state = synthetic_sweep(tmp_path / "open", [{}, {"model.norm": "pre"}], 1, simple_curve, ended=False)
     state.draws[2] = replace(state.draws[0], number=2, duplicate_of=state.draws[0].config_id)
     state.spec["search"]["configurations"] = 8
-    assert summarise(state).planned_configurations == count_planned(state) == 7
+    assert summarize(state).planned_configurations == count_planned(state) == 7
 
 
 def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep, simple_curve):
@@ -59,7 +59,7 @@ def test_better_follows_the_direction_of_the_objective(tmp_path, synthetic_sweep
     state = synthetic_sweep(
         tmp_path / "up", [{"model.norm": "none"}, {"model.norm": "pre"}], 2, simple_curve, spec=spec
     )
-    result = summarise(state)
+    result = summarize(state)
     assert [row.number for row in result.rows] == [1, 0]
 
 
@@ -67,7 +67,7 @@ def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(tmp_pa
     """So what changed along with another key is seen to have changed."""
     listed = [{"model.norm": "none"}, {"model.norm": "post"}, {"model.norm": "pre", "model.dropout": 0.3}]
     spec = {"search.sampler": "listed", "search.listed": listed, "space": {}}
-    found = summarise(synthetic_sweep(tmp_path / "listed", listed, 6, simple_curve, spec=spec))
+    found = summarize(synthetic_sweep(tmp_path / "listed", listed, 6, simple_curve, spec=spec))
     dropout, norm = compute_score_effects(found)
     assert set(dropout.medians) == {"0.0", "0.3"} and dropout.reason != "constant"
     (pre,) = [one for one in norm.differences if one.value == "pre"]
@@ -80,7 +80,7 @@ def test_a_metric_that_is_nan_without_a_failure_is_named_with_its_lengths_and_me
 
     rates = [{"training.learning_rate": 0.1 * (1 + n)} for n in range(2)]
     state = synthetic_sweep(tmp_path / "undefined", rates, 3, undefined, {(0, 0): 50})
-    result = summarise(state)
+    result = summarize(state)
     assert {row.score for row in result.rows} <= {None, math.inf} and result.seeds_failed == 1
     (note,) = (note for note in result.notes if "NaN" in note)
     (warning,) = result.warnings
@@ -88,4 +88,4 @@ def test_a_metric_that_is_nan_without_a_failure_is_named_with_its_lengths_and_me
     assert warning.startswith("total_variation (ema) has no value at length 6: ")
     assert make_undefined_rows(state) == [("undefined", warning), ("undefined", note)]
     clean = synthetic_sweep(tmp_path / "clean", rates, 3, lambda *_: 0.1, {(0, 0): 50})
-    assert not make_undefined_rows(clean) and not [note for note in summarise(clean).notes if "NaN" in note]
+    assert not make_undefined_rows(clean) and not [note for note in summarize(clean).notes if "NaN" in note]

@@ -16,7 +16,7 @@ from orchestrator.report.comparisons import describe_noise
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.comparing.seed_comparisons import ALL_FAILED
 from orchestrator.results.comparing.sweep_comparison import TOGETHER, compare_sweeps, compute_band_level
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.statistics.intervals import estimate_median
 from search_spaces.grammar.load import parse_sweep
 from tests.command_line import REPOSITORY
@@ -42,7 +42,7 @@ def build(tmp_path, synthetic_sweep):
 
     def build(name, shift=0.0, values=RATES, seeds=12, failed=None, space=LOG, **spec):
         state = synthetic_sweep(tmp_path / name, values, seeds, noisy(shift), failed, spec={**space, **spec})
-        return summarise(state)
+        return summarize(state)
 
     return build
 
@@ -221,7 +221,7 @@ def test_environments_of_packs_are_compared(build):
         state.environments = {str(n): {"threads": n, "torch": "2", "engine": "e"} for n in threads}
         for pack, n in zip(state.packs.values(), (*threads, 1), strict=True):
             pack.ran_under = [(None, str(n))]
-        sides.append(summarise(state))
+        sides.append(summarize(state))
     assert compare_sweeps(*sides).environment == {"threads": ("1", "1 and 2")}
 
 
@@ -259,7 +259,7 @@ def test_unfinished_configurations_are_left_out_and_counted(build, tmp_path, syn
     first = build("first")
     unfinished = synthetic_sweep(tmp_path / "unfinished", RATES, 12, noisy(0.0), spec=LOG, ended=False)
     with pytest.raises(UserError, match=rf"no common configuration has ended in both; .*: {unfinished.folder}$"):
-        compare_sweeps(first, summarise(unfinished))
+        compare_sweeps(first, summarize(unfinished))
     rows = tuple(replace(row, is_complete=row.number != 1) for row in first.rows)
     found = compare_sweeps(first, replace(first, rows=rows))
     assert (len(found.matching.pairs), found.matching.unfinished, found.matching.only_first) == (2, 1, 0)
@@ -296,7 +296,7 @@ def test_configurations_without_their_failed_seeds_are_not_mixed(tmp_path, synth
     first = synthetic_sweep(tmp_path / "first", values, 8, levels, failed, spec={**spec, "task.vocabulary": 12})
     other = {"task.vocabulary": 12, "training.weight_decay": 0.02} if paired else {"task.vocabulary": 13}
     second = synthetic_sweep(tmp_path / "second", values, 8, levels, spec={**spec, **other})
-    one = compare_sweeps(summarise(first), summarise(second)).together[0]
+    one = compare_sweeps(summarize(first), summarize(second)).together[0]
     assert one.outcome.paired == paired
     if paired:
         assert (one.outcome.difference, one.first_median) == (0.0, one.second_median)
@@ -311,7 +311,7 @@ def test_unpaired_sweeps_are_better_by_their_medians(tmp_path, synthetic_sweep):
         curve = lambda number, seed, average, metric, lengths, step: level + 0.0 * lengths  # noqa: E731
         return synthetic_sweep(tmp_path / name, values, 8, curve, spec={**spec, "task.vocabulary": vocabulary})
 
-    low, high = summarise(build("low", 0.1, 12)), summarise(build("high", 0.5, 13))
+    low, high = summarize(build("low", 0.1, 12)), summarize(build("high", 0.5, 13))
     for first, second in ((low, high), (high, low)):
         (sentence,) = [s for s in describe_noise(compare_sweeps(first, second)) if "Holm" in s]
         assert "#0" in sentence and "low is better" in sentence and "high is better" not in sentence

@@ -9,7 +9,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import compute_score_effects, compute_test_effects
 from orchestrator.results.comparing.seed_comparisons import compare_seeds
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 
 RATES = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256]
 
@@ -38,7 +38,7 @@ def unequal(synthetic_sweep, tmp_path):
 def results(unequal):
     """The summary of equal seeds, and of the same sweep where two configurations have twice as many."""
     equal, both = unequal
-    result, every = summarise(equal), summarise(both)
+    result, every = summarize(equal), summarize(both)
     more = {row.config_id for row in every.rows if row.number < 2}
     rows = tuple(
         sorted(
@@ -85,7 +85,7 @@ def test_a_configuration_that_gets_seeds_has_no_score_until_they_ended(unequal):
         assert (seen.list_planned_seeds(name), seen.list_planned_seeds(other)) == ((0, 1, 2, 3, 4, 5), (0, 1, 2, 3))
         assert [one.is_scored for one in seen.configurations.values()] == [False] + [True] * 8
         assert not seen.have_all_seeds_ended(seen.configurations[name]) and seen.end_status is None
-    rows = {row.config_id: row for row in summarise(state).rows}
+    rows = {row.config_id: row for row in summarize(state).rows}
     assert rows[name].score is None and rows[other].score is not None
-    (note,) = (note for note in summarise(state).notes if note.startswith("Extended"))
+    (note,) = (note for note in summarize(state).notes if note.startswith("Extended"))
     assert note.startswith("Extended 2 times; begun with 9 configurations and seeds 0-3. Intervals and p-values do not")

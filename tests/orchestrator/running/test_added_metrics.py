@@ -6,7 +6,7 @@ import pytest
 from orchestrator.errors import SpecChanged, UserError
 from orchestrator.plan.extension import require_extension
 from orchestrator.record.files.curves import read_curves
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.sweep.specification import refuse_changed_spec
 from search_spaces import SweepFileError, load_sweep
 
@@ -17,7 +17,7 @@ JUDGED = "objective={metric: cross_entropy, average: ema, lengths: [4]}"
 def test_a_sweep_is_judged_by_a_metric_apart_from_its_task(stage, played) -> None:
     before, now = played(), stage("added", METRICS, JUDGED).play()
     assert [*before.configurations] == [*now.configurations]  # the ids
-    result = summarise(now)
+    result = summarize(now)
     assert result.objective.direction == "minimize"
     assert all(row.score is not None and np.isfinite(row.score) for row in result.rows)
     assert {"cross_entropy", "coarse"} < {*result.headline}

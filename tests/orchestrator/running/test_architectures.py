@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from orchestrator.plan.checks.sweep_file_checks import summarise_sample
+from orchestrator.plan.checks.sweep_file_checks import summarize_sample
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.recorded_configurations import list_recorded_values
 from orchestrator.plan.search import draw_sample
@@ -62,7 +62,7 @@ def test_whole_sections_are_the_models(tmp_path: Path) -> None:
 
 
 def test_the_columns_are_called_model_and_show_names(short_text: Any, tmp_path: Path) -> None:
-    from orchestrator.results.make_summary import summarise
+    from orchestrator.results.make_summary import summarize
 
     for space, model, shown in (
         (SECTIONS, "", "attention_only (width 8, value_width 4)"),
@@ -70,7 +70,7 @@ def test_the_columns_are_called_model_and_show_names(short_text: Any, tmp_path: 
     ):
         spec = sweep(space, model).model_copy(update={"name": f"s{len(model)}"})
         assert run_sweep(spec, tmp_path, Console(quiet=True)).exit_code == 0
-        text = short_text(summarise(SweepState.load(tmp_path / spec.name)))
+        text = short_text(summarize(SweepState.load(tmp_path / spec.name)))
         assert " model " in text and f" {shown} " in text and " lstm" in text and "{'name'" not in text
 
 
@@ -83,7 +83,7 @@ def test_names_alone_and_keys_of_one_of_them() -> None:
         None,
         None,
     ]
-    assert summarise_sample(sweep(SECTIONS, "model: {width: 8}\n".replace("width: 8", ""))).configuration_count == 2
+    assert summarize_sample(sweep(SECTIONS, "model: {width: 8}\n".replace("width: 8", ""))).configuration_count == 2
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_said_at_its_place(space: str, model: str, said: str, t
     file = tmp_path / "a.yaml"
     file.write_text(SWEEP.replace("MODEL\n", model).replace("SPACE", space))
     with pytest.raises(SweepFileError) as caught:
-        summarise_sample(load_checked(file))
+        summarize_sample(load_checked(file))
     assert said in str(caught.value)
 
 

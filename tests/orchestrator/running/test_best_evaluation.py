@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.record.files.curves import read_curves
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.running.driving import scores as scores_module
 from tests.orchestrator.running.ledgers import copy_cut, ledger_kinds, scores
 
@@ -45,7 +45,7 @@ def test_scores_are_those_of_the_best_evaluations(stage, monkeypatch):
     assert read_curves(last).equals(read_curves(state))
     gained = [score - scores(state)[name] for name, score in scores(last).items()]
     assert min(gained) >= 0 < max(gained)  # which of them gain depends on the last bits, and so on the machine
-    assert {row.config_id: row.score for row in summarise(state).rows} == scores(state)
+    assert {row.config_id: row.score for row in summarize(state).rows} == scores(state)
 
 
 def test_a_death_after_any_record_changes_no_score(stage, played):

@@ -23,7 +23,7 @@ from orchestrator.record.state.entities import MemberState, PackState
 from orchestrator.record.state.race import RungDecision
 from orchestrator.record.state.repackings import describe_repackings, prepare_replacement
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import repacking, scores
 from orchestrator.running.driving.driver import SweepDriver
@@ -283,7 +283,7 @@ def test_a_resumed_sweep_is_repacked_for_the_present_workers(stage, played) -> N
     assert staged.said[0] == describe_repackings([recut])[0] and ("packs repacked", staged.said[0]) in make_status_rows(
         state
     )
-    assert staged.said[0] in summarise(state).notes
+    assert staged.said[0] in summarize(state).notes
 
 
 def test_packs_that_continue_another_sweep_are_not_repacked(stage, monkeypatch) -> None:

@@ -14,7 +14,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.running.watching import leading_curve
 from orchestrator.running.watching.follow import LedgerMeter, follow_sweep
 from orchestrator.running.watching.leading_curve import make_leading_curve_rows
@@ -61,7 +61,7 @@ def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
     wait_for(shown.getvalue)
     time.sleep(0.5)
     assert not found  # silent, and alive: the lock is held
-    assert summarise(SweepState.load(unfinished)).status == "running"
+    assert summarize(SweepState.load(unfinished)).status == "running"
     ledger.close()  # as when the process is killed: without an end
     thread.join()
     assert [state.end_status for state in found] == [None]
@@ -133,7 +133,7 @@ def test_there_is_no_curve_before_a_score_and_damage_is_said(tmp_path, unfinishe
 def test_a_killed_and_an_interrupted_sweep_say_how_to_go_on(tmp_path, synthetic_sweep, simple_curve):
     folder = tmp_path / "my sweep"
     killed = dict(make_status_rows(synthetic_sweep(folder, VALUES, 1, simple_curve, ended=False)))
-    assert summarise(SweepState.load(folder)).status == "interrupted"
+    assert summarize(SweepState.load(folder)).status == "interrupted"
     assert (killed["state"], killed["continue with"]) == ("interrupted", f"lengthwise resume '{folder}'")
     with Ledger.open(folder) as ledger:
         ledger.append("end", status="interrupted", message="stopped by a signal")

@@ -15,7 +15,7 @@ import yaml
 from orchestrator.record.files.weights import load
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from search_spaces.grammar.shipped import find_shipped_sweeps
 from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds
 from trainers.config.recorded_members import build_recorded_member
@@ -67,7 +67,7 @@ def fine(tmp_path: Path, initial: Any = None, **changes: Any) -> Path:
 
 
 def best_of(folder: Path) -> str:
-    return next(row.config_id for row in summarise(SweepState.load(folder)).rows if row.rank == 1)
+    return next(row.config_id for row in summarize(SweepState.load(folder)).rows if row.rank == 1)
 
 
 def resolved(folder: Path) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ def test_the_start_can_be_searched_and_does_not_cut_packs(lengthwise, storage: P
     compared = lengthwise.succeeds("compare", storage / "fine", "0", "1")
     assert "training.initial null / pretrain #1" in compared.stdout
     assert "initial weights differ (training.initial)" in " ".join(compared.stdout.split())
-    report = json.dumps([row.values for row in summarise(SweepState.load(storage / "fine")).rows])
+    report = json.dumps([row.values for row in summarize(SweepState.load(storage / "fine")).rows])
     assert '"source": "pretrain #0 seed 2"' in report
 
 

@@ -15,7 +15,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.repackings import describe_repacking, describe_repackings
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.retries import Death, Retries
 from orchestrator.running.schedulers import inline, local, local_worker
@@ -73,7 +73,7 @@ def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, play
     assert (len(first.old_ids), len(first.new_ids), len(second.old_ids), len(second.new_ids)) == (1, 2, 2, 4)
     assert (first.shortage.members, second.shortage.members, {first.device, second.device}) == (12, 6, {"cpu"})
     assert halved.said == [describe_repacking(first), describe_repacking(second)]
-    assert set(describe_repackings(state.repackings)) <= set(summarise(state).notes)
+    assert set(describe_repackings(state.repackings)) <= set(summarize(state).notes)
     assert SweepState.load(halved.folder).repackings == state.repackings
     assert not [record for record in read_records(halved.folder) if record.kind == "attempt"]
 

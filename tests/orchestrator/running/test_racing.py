@@ -15,7 +15,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.analysis import compute_score_effects
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.sweep.selection import choose_best_rows
 from search_spaces import Racing, load_sweep
 from tests.orchestrator.running.ledgers import (
@@ -117,7 +117,7 @@ def test_decisions_do_not_depend_on_packs_or_their_order(stage, played):
 
 def test_who_left_is_ranked_behind_and_effects_are_over_shared_seeds(played):
     state = played(*WHOLE, SHARE)
-    result = summarise(state)
+    result = summarize(state)
     assert [row.rounds for row in result.rows] == [3, 3, 2, 2, 1, 1, 1, 1]
     assert [row.rank for row in result.rows] == list(range(1, 9))
     for first, second in zip(result.rows, result.rows[1:], strict=False):
@@ -132,7 +132,7 @@ def test_who_left_is_ranked_behind_and_effects_are_over_shared_seeds(played):
 def test_a_race_that_is_not_over_ranks_nobody_first_who_left(played, tmp_path):
     folder = shutil.copytree(played(*WHOLE, SHARE).folder, tmp_path / "race")
     cut_ledger(folder, ledger_kinds(folder).index("race") + 2)
-    result = summarise(SweepState.load(folder))
+    result = summarize(SweepState.load(folder))
     assert [row.rank for row in result.rows] == [5, 6, 7, 8, None, None, None, None]
     with pytest.raises(UserError, match="the race of tiny is not over"):
         choose_best_rows(result, 1)
@@ -239,7 +239,7 @@ def test_a_pack_that_was_given_up_and_trained_after_all_changes_no_decision(stag
         ledger.append("retry", pack_ids=lost)
     again = begun.play()
     assert again.decisions == decisions and again.configurations[name].score is not None
-    row = next(row for row in summarise(again).rows if row.config_id == name)
+    row = next(row for row in summarize(again).rows if row.config_id == name)
     assert row.rounds == 1 and row.rank > len(decisions[0].survivors)
 
 

@@ -19,7 +19,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_effect_records
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.results.analysis import compute_score_effects
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.scoring.objective import read_objective
 from orchestrator.results.scoring.rung_decision import compute_scores_at_step, decide_rung
 from orchestrator.running.schedulers import inline
@@ -160,7 +160,7 @@ def test_a_pack_that_dies_at_a_rung_does_not_train_beyond_it(stage, played, monk
 
 @pytest.mark.slow
 def test_who_is_pruned_is_in_no_rank_and_no_effect(played):
-    result = summarise(played(*RATES, HALVING, pack=8))
+    result = summarize(played(*RATES, HALVING, pack=8))
     assert [row.rank for row in result.rows] == [1, 2, *[None] * 6]
     assert [row.why_unranked for row in result.rows[2:]] == ["pruned at step 20"] * 2 + ["pruned at step 10"] * 4
     assert {row.score for row in result.rows[2:]} == {None} and result.complete_configurations == 2
@@ -175,7 +175,7 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     (rung,) = state.rungs
     assert [rung.values[name] is None for name in state.configurations] == [False, False, True, True]
     assert rung.survivors == tuple(state.configurations)[:2]
-    result = summarise(state)
+    result = summarize(state)
     assert [one.seeds_failed for one in result.rows] == [0, 0, 2, 2]
     (effect,) = compute_score_effects(result)
     (difference,) = effect.differences
@@ -267,10 +267,10 @@ def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, report
     plain = play("plain", ", racing: {first: 4, steps: {first: 10, growth: 2, keep: 0.5, guard: false}}")
     guarded = play("guarded", ", racing: {first: 4, steps: {first: 10, growth: 2, keep: 0.5}}")
     name = list(whole.configurations)[-1]
-    assert plain.configurations[name].pruned_at == 10 and summarise(plain).rows[0].config_id != name
+    assert plain.configurations[name].pruned_at == 10 and summarize(plain).rows[0].config_id != name
     assert [one.guarded for one in guarded.rungs] == [(name,), (name,)]
     assert [len(one.survivors) for one in guarded.rungs] == [3, 3]
-    assert summarise(guarded).rows[0].config_id == summarise(whole).rows[0].config_id == name
+    assert summarize(guarded).rows[0].config_id == summarize(whole).rows[0].config_id == name
     assert same_curves(guarded, whole) and recorded_outcomes(guarded) == replayed(whole, guarded)
 
 
@@ -356,7 +356,7 @@ def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
     assert "rung at step 10" in status and "configurations 8/8" in " ".join(status.split())
     assert "member-steps 100 %" in " ".join(status.split())
     (first, *_) = [f"#{state.configurations[name].number}" for name in pruned]
-    best = f"#{next(row.number for row in summarise(state).rows)}"
+    best = f"#{next(row.number for row in summarize(state).rows)}"
     for words in (
         ("compare", folder, best, first),
         ("confirm", folder, "--configuration", first),
@@ -379,7 +379,7 @@ def test_a_rung_is_decided_when_no_pack_runs(stage):
 @pytest.mark.slow
 def test_mlflow_shows_a_pruned_configuration_up_to_its_rung(played):
     state = played(*RATES, HALVING, pack=8)
-    contents = MlflowRunBuilder(summarise(state), read_records(state.folder), read_curves(state))
+    contents = MlflowRunBuilder(summarize(state), read_records(state.folder), read_curves(state))
     for row, run in contents.make_configuration_runs():
         assert max(point.step for point in run.points if point.key == "progress/loss") == (row.pruned_at or 40)
 

@@ -17,7 +17,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import list_judging_notes
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
@@ -125,7 +125,7 @@ def test_tpe_waits_for_a_generation_and_survives_a_restart(stage):
     kinds = [record.kind for record in read_records(whole.folder)]
     assert kinds.index("score") < [i for i, kind in enumerate(kinds) if kind == "configuration"][2]
 
-    result = summarise(whole)
+    result = summarize(whole)
     assert "Drawn by tpe: 4 of 6 configurations by results, the others at random" in list_judging_notes(result)
 
     broken = stage("tpe broken", *overrides)

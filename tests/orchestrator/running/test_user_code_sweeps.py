@@ -12,7 +12,7 @@ from orchestrator.code.trust import trust_sweep
 from orchestrator.code.user_code import import_spec_modules
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.read_confirmations import read_confirmations
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import begin_ledger, records
@@ -115,7 +115,7 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
     assert "They differ in: module my_tasks" in shown and "training data may differ (module my_tasks)" in shown
 
     shutil.copytree(tmp_path / "first-confirm", changed.parent / "first-confirm")  # of the same name and specification
-    (told,) = read_confirmations(summarise(SweepState.load(changed)))
+    (told,) = read_confirmations(summarize(SweepState.load(changed)))
     assert told.changed_code == ("module my_tasks",) and "with other code than the search" in told.sentence
 
 

@@ -158,16 +158,16 @@ def grid_by_random(rng: np.random.Generator, n: int, effect: float) -> Sweep:
 def grid_alone(rng: np.random.Generator, n: int, effect: float) -> Sweep:
     """Norm by depth by width, n seeds that share their luck over configurations; `depth` has three values."""
     cells = [{"norm": norm, "depth": depth, "width": width} for norm in "ab" for depth in (1, 2, 3) for width in (8, 9)]
-    return summarise_seeds(rng, n, [(one, effect * ((one["norm"] == "b") + one["depth"])) for one in cells])
+    return summarize_seeds(rng, n, [(one, effect * ((one["norm"] == "b") + one["depth"])) for one in cells])
 
 
 def listed(rng: np.random.Generator, n: int, effect: float) -> Sweep:
     """Four configurations that differ in everything at once."""
     cells = [{"rate": 0.1 * i, "norm": "ab"[i % 2]} for i in range(4)]
-    return summarise_seeds(rng, n, [(one, effect * (3 * one["rate"] + (one["norm"] == "b"))) for one in cells])
+    return summarize_seeds(rng, n, [(one, effect * (3 * one["rate"] + (one["norm"] == "b"))) for one in cells])
 
 
-def summarise_seeds(rng: np.random.Generator, n: int, cells: list[tuple[dict[str, Any], float]]) -> Sweep:
+def summarize_seeds(rng: np.random.Generator, n: int, cells: list[tuple[dict[str, Any], float]]) -> Sweep:
     luck = rng.normal(size=n)
     values = {f"c{i:02}": one for i, (one, _) in enumerate(cells)}
     noise = rng.normal(size=(len(cells), n))

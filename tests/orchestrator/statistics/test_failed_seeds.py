@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.make_summary import summarise
-from orchestrator.statistics.failed_seeds import score_seeds, summarise_seeds
+from orchestrator.results.make_summary import summarize
+from orchestrator.statistics.failed_seeds import score_seeds, summarize_seeds
 
 values_of_seeds = st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=9)
 POLICIES = ("worst", "exclude", "fail")
@@ -28,7 +28,7 @@ def test_a_median_over_seeds_by_finite_stand_ins(values: list[float], policy: st
     failed = sum(map(math.isnan, values))
     alive = [value for value in values if not math.isnan(value)]
     counted = [*alive, *[FAR[direction]] * failed] if policy == "worst" and direction in FAR else alive
-    found = summarise_seeds(values, policy, direction)
+    found = summarize_seeds(values, policy, direction)
     assert (found.seed_count, found.failed_count, found.value_count) == (len(values), failed, len(counted))
     if not alive:
         assert np.isnan(found.quartiles).all()
@@ -43,7 +43,7 @@ def test_a_score_is_that_median_unless_the_configuration_failed(
     values: list[float], policy: str, direction: str
 ) -> None:
     found = score_seeds(values, policy, direction)
-    shown = summarise_seeds(values, policy, direction)
+    shown = summarize_seeds(values, policy, direction)
     lost = sum(map(math.isnan, values))
     assert found.is_failed == (lost == len(values) or (policy == "fail" and lost > 0))
     assert (found.seed_count, found.failed_count) == (len(values), lost)
@@ -78,9 +78,9 @@ def test_score_curves_evaluations_and_families_count_failed_seeds_alike(
         failed={(0, 2): 10, (0, 4): 60},
         spec=spec,
     )
-    result = summarise(state)
+    result = summarize(state)
     (row,) = result.rows
-    expected = summarise_seeds(of_seed, policy, direction)
+    expected = summarize_seeds(of_seed, policy, direction)
     score = score_seeds(of_seed, policy, direction)
     np.testing.assert_array_equal(row.score_quartiles, score.quartiles)
     assert row.has_failed == score.is_failed

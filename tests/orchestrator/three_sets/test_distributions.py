@@ -10,7 +10,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from orchestrator.plan.checks.sweep_file_checks import check_parsed_sweep, summarise_sample
+from orchestrator.plan.checks.sweep_file_checks import check_parsed_sweep, summarize_sample
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
@@ -18,7 +18,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_recor
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import list_judging_notes
 from orchestrator.report.write_report import write_report
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.sweep.confirm import confirm_sweep, plan_confirmation
@@ -31,7 +31,7 @@ LENGTHS = {"": {1, 2, 3, 4}, ".hard": {3, 4}, ".long": {5, 6, 7}}
 def test_lengths_go_by_the_metric_and_what_it_lacks_is_no_failed_seed(ran):
     folder = ran()
     state = SweepState.load(folder)
-    curves, result = read_curves(state), summarise(state)
+    curves, result = read_curves(state), summarize(state)
     for name, ending in {"accuracy": "", "steps_to_accuracy.hard": ".hard", "error.long": ".long"}.items():
         assert set(curves[curves["metric"] == name]["length"]) == LENGTHS[ending]
     accuracy = curves[curves["metric"].astype(str).str.match(r"(accuracy|error)(\.|$)")]
@@ -75,7 +75,7 @@ def test_a_pack_that_died_is_lost_at_the_lengths_of_its_metrics_alone(ran):
         assert len(lost) and lost["value"].isna().all()
         for ending, lengths in LENGTHS.items():
             assert set(lost[lost["metric"] == f"accuracy{ending}"]["length"]) == lengths
-    rows = {row.config_id: row for row in summarise(state).rows}
+    rows = {row.config_id: row for row in summarize(state).rows}
     assert len({name for name, _ in dead.members}) == 2
     assert all(rows[name].has_failed and rows[name].seeds_crashed == 2 for name, _ in dead.members)
     assert sum(row.has_failed for row in rows.values()) == 2
@@ -83,14 +83,14 @@ def test_a_pack_that_died_is_lost_at_the_lengths_of_its_metrics_alone(ran):
 
 def test_on_the_trained_distribution_test_lengths_lie_beyond_the_trained_ones(ran):
     folder = ran("objective.metric=accuracy", "objective.lengths=[2]", "evaluation.lengths=[1, 2, 4, 5]")
-    (groups,) = {row.groups for row in summarise(SweepState.load(folder)).rows}
+    (groups,) = {row.groups for row in summarize(SweepState.load(folder)).rows}
     assert groups == LengthGroups(evaluated=(1, 2, 4), trained=(1, 2), selection=(2,), test=(4,))
 
 
 def test_the_report_shows_every_distribution_by_name(ran, short_text):
     folder = ran()
     page, table = write_report(folder)
-    result = summarise(SweepState.load(folder))
+    result = summarize(SweepState.load(folder))
     assert "no length of accuracy.hard was trained on" in " ".join(list_judging_notes(result))
     for words in ("accuracy.long test", "accuracy trained", "selection"):
         assert words in page.read_text(), words
@@ -111,13 +111,13 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path, fresh_s
     quiet = Console(file=io.StringIO())
     plan = partial(plan_confirmation, top=1, seeds="3", overrides=["resources.scheduler=inline"])
     assert confirm_sweep(folder, quiet, plan).exit_code == 0
-    first, found = (summarise(SweepState.load(tmp_path / name)).rows[0] for name in ("sets", "sets-confirm"))
+    first, found = (summarize(SweepState.load(tmp_path / name)).rows[0] for name in ("sets", "sets-confirm"))
     assert (found.groups, found.seeds_run, found.config_id) == (first.groups, 3, first.config_id)
-    (confirmed,) = read_confirmations(summarise(SweepState.load(folder)))
+    (confirmed,) = read_confirmations(summarize(SweepState.load(folder)))
     assert confirmed.rows[0].confirmed.median == found.score
     uri = f"sqlite:///{shutil.copy(fresh_store, tmp_path)}"
     done = publish(folder, uri)
-    client, result = MlflowClient(uri), summarise(SweepState.load(folder))
+    client, result = MlflowClient(uri), summarize(SweepState.load(folder))
     parent = client.get_run(done.parent_run_id)
     children = client.search_runs([parent.info.experiment_id], f"tags.mlflow.parentRunId = '{done.parent_run_id}'")
     assert len(children) == 2
@@ -149,15 +149,15 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path, fresh_s
 )
 def test_what_a_distribution_does_not_have_is_refused(study, overrides, said):
     with pytest.raises(SweepFileError) as refused:
-        summarise_sample(load_sweep(study, overrides))
+        summarize_sample(load_sweep(study, overrides))
     assert said in str(refused.value)
 
 
 def test_a_metric_of_the_model_is_known_on_every_distribution(study):
     with pytest.raises(SweepFileError) as refused:
-        summarise_sample(load_sweep(study, ["objective.metric=balance.hard", "training.batch_size=0"]))
+        summarize_sample(load_sweep(study, ["objective.metric=balance.hard", "training.batch_size=0"]))
     assert "metric" not in str(refused.value), "another fault must not hide that the model measures it"
-    assert summarise_sample(load_sweep(study, ["objective.metric=balance.hard"])).configuration_count == 4
+    assert summarize_sample(load_sweep(study, ["objective.metric=balance.hard"])).configuration_count == 4
 
 
 def test_plan_and_validate_name_the_distributions(study, lengthwise_says):

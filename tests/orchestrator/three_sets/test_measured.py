@@ -19,7 +19,7 @@ from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.write_report import present_report, write_report
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.sweep.run_and_resume import resume_sweep
 from orchestrator.tracking.publish import publish
@@ -100,10 +100,10 @@ def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_importe
     ran, forget, tmp_path, capsys, fresh_store
 ):
     folder = ran("resources.keep_weights=true")
-    before = summarise(SweepState.load(folder))
+    before = summarize(SweepState.load(folder))
     forget(folder)
     state = SweepState.load(folder)
-    result = summarise(state)
+    result = summarize(state)
     assert repr((result.rows, result.bands)) == repr((before.rows, before.bands))
     assert result.measurements == before.measurements
     present_report(folder, Console(width=400))
@@ -117,7 +117,7 @@ def test_everything_is_read_when_the_task_is_gone_and_its_copy_cannot_be_importe
 def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_on_with(ran):
     """Its curves are kept; tables, figures and rows are those of the metrics that were recorded."""
     folder = ran()
-    whole = summarise(SweepState.load(folder))
+    whole = summarize(SweepState.load(folder))
     assert "steps_to_accuracy" in whole.metrics
     old = []
     for record in read_records(folder):
@@ -130,7 +130,7 @@ def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_o
     shutil.rmtree(folder / "curves")
     (folder / LEDGER_FILE).write_bytes(b"".join(old))
     assert resume_sweep(folder, Console(quiet=True)).exit_code == 0
-    again = summarise(SweepState.load(folder))
+    again = summarize(SweepState.load(folder))
     assert not any("steps_to" in name for name in (*again.metrics, *again.headline))
     assert {metric for _, metric, _ in again.bands} > set(again.metrics)
     assert [(row.config_id, row.score) for row in again.rows] == [(row.config_id, row.score) for row in whole.rows]

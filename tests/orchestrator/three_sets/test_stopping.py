@@ -15,7 +15,7 @@ from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.write_report import write_report
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.results.scoring.validation_scores import read_validation_scores
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.sweep.run_and_resume import resume_sweep
@@ -45,7 +45,7 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
     assert {m.status for c in state.configurations.values() for m in c.members.values()} == {"complete"}
     assert all(c.score is not None and math.isfinite(c.score) for c in state.configurations.values())
 
-    curves, result = read_curves(state), summarise(state)
+    curves, result = read_curves(state), summarize(state)
     assert result.may_stop and result.seeds_failed == 0
     assert result.stop_steps == tuple(sorted(at for at in stopped.values() if at))
     every_step = sorted(set(curves["step"]))
@@ -90,7 +90,7 @@ def test_a_sweep_without_stopping_says_nothing_of_it(ran, short_text):
         for p in state.packs.values()
         for fields in p.evaluations.values()
     )
-    result = summarise(state)
+    result = summarize(state)
     assert not result.may_stop and read_validation_scores(state) == ()
     assert "stopped" not in short_text(result, 250) and "seeds stopped early" not in dict(make_status_rows(state))
     assert (

@@ -1,6 +1,6 @@
 """Names that MLflow takes, distinct where the texts are."""
 
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.tracking.mlflow_names import make_key_part, make_run_name, make_unique_names
 
 
@@ -11,5 +11,5 @@ def test_names():
 
 
 def test_runs_are_named_by_configuration_number(small_sweep):
-    names = {row.number: make_run_name(row, f"#{row.number}") for row in summarise(small_sweep).rows}
+    names = {row.number: make_run_name(row, f"#{row.number}") for row in summarize(small_sweep).rows}
     assert names[1].startswith("#1: ") and "norm pre" in names[1] and "batch 32" in names[1]

@@ -19,7 +19,7 @@ from orchestrator.record.ledger.records import encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.tables.later_evaluation_table import make_later_records, make_later_section
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.upkeep.later_evaluation import evaluate_later
 
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
@@ -55,7 +55,7 @@ def recorded(folder, number):
 
 
 def test_it_equals_what_the_sweep_recorded_bit_for_bit(trained_sweep):
-    before = {row.config_id: (row.rank, row.score) for row in summarise(SweepState.load(trained_sweep)).rows}
+    before = {row.config_id: (row.rank, row.score) for row in summarize(SweepState.load(trained_sweep)).rows}
     evaluate_later(trained_sweep, [0, "#2"])
     for place, number in ((0, 0), (1, 2)):
         again, then = values(trained_sweep, place), recorded(trained_sweep, number)
@@ -67,7 +67,7 @@ def test_it_equals_what_the_sweep_recorded_bit_for_bit(trained_sweep):
     some = values(trained_sweep)
     assert set(some.index.get_level_values("length")) == {4, 5}
     assert some.to_numpy() == pytest.approx(recorded(trained_sweep, 0).loc[some.index].to_numpy(), rel=1e-5)
-    after = summarise(SweepState.load(trained_sweep))
+    after = summarize(SweepState.load(trained_sweep))
     assert {row.config_id: (row.rank, row.score) for row in after.rows} == before
 
 
@@ -149,7 +149,7 @@ def test_rows_of_any_length_can_be_evaluated_and_the_table_says_what_was_trained
     assert later_curves[0].tolist() == pytest.approx(later_curves[1].loc[later_curves[0].index].tolist())
     for record in later(folder):
         assert record.fields["measured"]["trained"] == {"": [1, 2]}
-    result = summarise(SweepState.load(folder))
+    result = summarize(SweepState.load(folder))
     cells = make_later_section(result).cells
     assert set(cells["trained on"]) == {"1-2"} and set(cells["task"]) == {"as trained", "train_length 20"}
     assert {line["trained"] for line in make_later_records(result.later_evaluations)} == {"1-2"}
@@ -217,7 +217,7 @@ def test_failed_seeds_count_as_in_the_sweep(trained_sweep):
     evaluate_later(trained_sweep, [0])
     assert [digest is None for digest in later(trained_sweep)[0].fields["weights"]] == [False, True]
     assert values(trained_sweep).loc[3].isna().all() and values(trained_sweep).loc[0].notna().all()
-    (one,) = summarise(SweepState.load(trained_sweep)).later_evaluations
+    (one,) = summarize(SweepState.load(trained_sweep)).later_evaluations
     assert (len(one.seeds), one.failed) == (2, 1)
     assert set(one.bands["total_variation", "ema"].median) == {math.inf}  # a failed seed counts as the worst
 
@@ -249,7 +249,7 @@ def test_curves_of_other_weights_are_computed_again(trained_sweep):
     (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode_record, [*records, last])))
     evaluate_later(trained_sweep, [0], samples=3)
     assert len(later(trained_sweep)) == 2
-    (one,) = summarise(SweepState.load(trained_sweep)).later_evaluations  # the last record counts
+    (one,) = summarize(SweepState.load(trained_sweep)).later_evaluations  # the last record counts
     assert one.sha256 == later(trained_sweep)[-1].fields["sha256"]
 
 
@@ -283,7 +283,7 @@ def test_a_record_made_by_somebody_else_is_refused(trained_sweep, changes, messa
     last.fields.update(changes)
     (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode_record, [*records, last])))
     with pytest.raises(LedgerError, match=message):
-        make_csv_tables(summarise(SweepState.load(trained_sweep)))
+        make_csv_tables(summarize(SweepState.load(trained_sweep)))
 
 
 def test_a_sweep_without_weights_says_how_they_are_kept(small_sweep):

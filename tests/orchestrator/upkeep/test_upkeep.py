@@ -16,7 +16,7 @@ from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import write_report
-from orchestrator.results.make_summary import summarise
+from orchestrator.results.make_summary import summarize
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.upkeep import replay as replaying
 from orchestrator.upkeep.deletion import _is_deleted, delete_sweep, plan_deletion
@@ -58,7 +58,7 @@ def test_a_sweep_stopped_before_all_is_drawn_counts_all_that_is_planned(
     state = SweepState.replay(state.folder, records)
     assert (
         dict(make_status_rows(state))["configurations"].endswith("/32")
-        and summarise(state).planned_configurations == 32
+        and summarize(state).planned_configurations == 32
     )
     monkeypatch.setattr(SweepState, "load", lambda folder: state)
     assert " of 32 " in list_sweeps(tmp_path)[1]

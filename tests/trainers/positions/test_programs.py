@@ -17,7 +17,7 @@ POSITIONS = {
     "tra": "tra",
     "tra, a gate a head": {"name": "tra", "gate": "head", "distance": "absolute"},
     "fox": "fox",
-    "rope, normalised": {"name": "rope", "qk_norm": True},
+    "rope, normalized": {"name": "rope", "qk_norm": True},
     "cope": {"name": "cope", "npos_max": 3},
     "shaw, values": {"name": "shaw", "clip": 2, "values": True},
     "randomized": {"name": "randomized", "longest": 20, "base": {"name": "tra", "dropout_on": "weights"}},
@@ -44,7 +44,7 @@ def test_a_step_is_one_program(member, name: str) -> None:
     check_one_program(pack_of(member, POSITIONS[name], (3, 4), layers=1))
 
 
-@pytest.mark.parametrize("name", ["cope", "tra", "fox", "rope, normalised", "shaw, values"])
+@pytest.mark.parametrize("name", ["cope", "tra", "fox", "rope, normalized", "shaw, values"])
 def test_a_member_that_diverges_fails_alone(member, name: str) -> None:
     """With AdamW a rate of 1e10 makes every weight infinite, or NaN, within a few steps."""
     model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "position": POSITIONS[name]}

@@ -187,6 +187,6 @@ GOLDEN = {  # mean training loss of steps 1-50 of seeds 0 and 1, float64
 
 @pytest.mark.parametrize("target", sorted(GOLDEN))
 def test_golden_losses(member, recorder, target: str) -> None:
-    """Guards the numerics: any change of streams, initialisation, model or optimizer shows here."""
+    """Guards the numerics: any change of streams, initialization, model or optimizer shows here."""
     train([member(s, task__target=target, model__dropout=0.2, training__dtype="float64") for s in (0, 1)], recorder)
     assert recorder.evaluations[-1].loss_M.tolist() == pytest.approx(GOLDEN[target], rel=1e-6)

@@ -84,10 +84,10 @@ function drawCurves() {
   const curves = svg.append("g").attr("clip-path", "url(#inside)");
   pointable(curves.selectAll("path").data(d3.range(C).reverse()).join("path"))
     .attr("class", c => `curve${configurations[c].rank ? "" : " open"}${isIn(c) ? "" : " out"}`)
-    .attr("stroke", colour).attr("d", c => path(quartileCurves(state.m, state.a, state.e, c)[1]));
+    .attr("stroke", color).attr("d", c => path(quartileCurves(state.m, state.a, state.e, c)[1]));
   const ends = hollow.map(c => [c, findEnd(quartileCurves(state.m, state.a, state.e, c)[1])]).filter(([, end]) => end !== undefined);
   curves.selectAll("circle").data(ends).join("circle").attr("data-c", ([c]) => c)
-    .attr("class", ([c]) => `end${isIn(c) ? "" : " out"}`).style("--tint", ([c]) => colour(c))
+    .attr("class", ([c]) => `end${isIn(c) ? "" : " out"}`).style("--tint", ([c]) => color(c))
     .attr("cx", ([, end]) => x(lengths[end])).attr("r", 3.2)
     .attr("cy", ([c, end]) => y(quartileCurves(state.m, state.a, state.e, c)[1][end]));
   svg.classed("single", lengths.length === 1); // a curve of one length is a dot
@@ -130,7 +130,7 @@ function drawFocus() {
   const inside = focus.append("g").attr("clip-path", "url(#inside)"), labels = [];
   for (const c of new Set([state.second, state.first, pointed].filter(c => c !== null))) {
     const [low, median, high] = quartileCurves(state.m, state.a, state.e, c);
-    const tint = markOf(c) ? colour(c) : "#1c2127";
+    const tint = markOf(c) ? color(c) : "#1c2127";
     const area = d3.area().defined(index => isDrawable(low[index]) && isDrawable(high[index]))
       .x(index => x(lengths[index])).y0(index => y(low[index])).y1(index => y(high[index]));
     inside.append("path").attr("class", "band").attr("fill", tint).attr("d", area(indices));
@@ -176,9 +176,9 @@ function drawLegend(groups) {
   };
   const entries = ["trained", "selection", "test"].filter(group => groups[group]?.length)
     .map(group => entry(shades[group], `${group} ${formatRanges(groups[group])}`));
-  const colours = [0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",");
+  const colors = [0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",");
   if (ranked.length)
-    entries.push(entry(`linear-gradient(90deg,${colours})`, "first to last by the selection lengths", {class: "ramp"}));
+    entries.push(entry(`linear-gradient(90deg,${colors})`, "first to last by the selection lengths", {class: "ramp"}));
   if (state.first !== null && !state.e)
     entries.push(make("span", "A, B: median, quartiles, seeds"));
   const infinite = d3.range(C).filter(c => isLost(c, "selection") || isLost(c, "test")).map(c => configurations[c].label);

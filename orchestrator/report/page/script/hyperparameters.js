@@ -60,7 +60,7 @@ function drawPoints() {
     const finished = d3.range(C).filter(c => axis.values[c] !== null && configurations[c][state.outcome] !== null);
     const describePoint = (c, value) => `${configurations[c].label}: ${axis.name} ${shorten(axis.values[c])}, ${value}`;
     pointable(svg.append("g").selectAll("circle").data(finished.reverse()).join("circle"))
-      .attr("class", c => `dot${isHollow(c) ? " hollow" : ""}${isIn(c) ? "" : " out"}`).style("--tint", colour).attr("r", c => markOf(c) ? 6 : 4.2).attr("fill", colour)
+      .attr("class", c => `dot${isHollow(c) ? " hollow" : ""}${isIn(c) ? "" : " out"}`).style("--tint", color).attr("r", c => markOf(c) ? 6 : 4.2).attr("fill", color)
       .attr("cx", c => x(axis.values[c]) + jitter(c)).attr("cy", c => y(configurations[c][state.outcome]))
       .append("title").text(c => describePoint(c, formatNumber(configurations[c][state.outcome]) + (isHollow(c) ? `, ${configurations[c].failed} failed` : "")));
 
@@ -96,7 +96,7 @@ function drawParallel() {
     return axis.values[c] === null ? null : [x(axis.name), scales[index](axis.values[c])];
   };
   const line = c => d3.line().defined(end => end !== null)(axes.map((axis, index) => position(axis, index, c)));
-  pointable(svg.append("g").selectAll("path").data(d3.range(C).reverse()).join("path")).attr("stroke", colour).attr("d", line)
+  pointable(svg.append("g").selectAll("path").data(d3.range(C).reverse()).join("path")).attr("stroke", color).attr("d", line)
     .attr("class", c => `ray${markOf(c) ? " chosen" : ""}${configurations[c].lost.length ? " failed" : ""}${isIn(c) ? "" : " out"}`);
 
   const limit = value => Math.max(0, Math.min(1, value));
@@ -112,7 +112,7 @@ function drawParallel() {
     }
     const drawn = hollow.filter(c => axis.outcome && axis.values[c] !== null);
     pointable(svg.append("g").selectAll("circle").data(drawn).join("circle")).attr("class", c => `end${isIn(c) ? "" : " out"}`)
-      .style("--tint", colour).attr("cx", x(axis.name)).attr("cy", c => scales[index](axis.values[c])).attr("r", 3.6);
+      .style("--tint", color).attr("cx", x(axis.name)).attr("cy", c => scales[index](axis.values[c])).attr("r", 3.6);
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`);
     group.call(drawAxis(index)).call(dropOverlapping, ON_HEIGHT);
     group.select(".domain").attr("d", `M0,${height - bottom}V${top}`);
@@ -186,7 +186,7 @@ function drawEffects() {
     }
   }
 
-  const head = ["hyperparameter", "at lengths", "rank correlation or difference", "others held fixed (standardised slope)", effects[0].unit];
+  const head = ["hyperparameter", "at lengths", "rank correlation or difference", "others held fixed (standardized slope)", effects[0].unit];
   if (hasImportance) head.push("importance");
   const direction = page.metrics[0].direction === "maximize" ? "better" : "worse";
   const note = [

@@ -6,7 +6,7 @@ const page = JSON.parse(document.getElementById("data").textContent,
   (key, value) => key === "ends" ? value.map(end => INFINITE[end] ?? end) : value);
 const configurations = page.configurations, C = configurations.length, S = page.seeds;
 const GROUPS = ["test", "selection", "trained"];
-const FIRST = "#c2410c", SECOND = "#0f766e", OPEN = "#8a94a0"; // distinct also for the colour-blind
+const FIRST = "#c2410c", SECOND = "#0f766e", OPEN = "#8a94a0"; // distinct also for the color-blind
 
 const $ = id => document.getElementById(id);
 const UNBROKEN = /(\[[^[\]]{0,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %))/; // as in render.py
@@ -120,9 +120,9 @@ const describe = c => {
 const markOf = c => c === state.first ? "A" : c === state.second ? "B" : "";
 const labelWithMark = c => (markOf(c) ? `${markOf(c)} ` : "") + configurations[c].label;
 
-// Colours by rank, and scales.
+// Colors by rank, and scales.
 const ramp = d3.scaleSequential(d3.interpolateCividis).domain([-0.06 * ranked.length, 1.3 * Math.max(1, ranked.length)]);
-const colour = c => ({A: FIRST, B: SECOND})[markOf(c)] ?? (configurations[c].rank ? ramp(c) : OPEN);
+const color = c => ({A: FIRST, B: SECOND})[markOf(c)] ?? (configurations[c].rank ? ramp(c) : OPEN);
 const spansDecades = values => page.metrics[0].direction !== "maximize" && d3.min(values) > 0 && d3.max(values) / d3.min(values) > 30;
 const formatGeneral = d3.format("~g");
 const formatExponent = value => value === 0 || value === 1 ? String(value) : d3.format("~e")(value).replace("e+", "e");

@@ -61,7 +61,7 @@ function drawTable() {
   for (const c of state.every ? order : order.filter((c, index) => index < limit || markOf(c))) {
     const row = make("tr", undefined, {tabindex: 0, "data-c": c, title: page.table.config_id?.[c] || ""}), cell = make("td");
     const mark = make("span", markOf(c), {class: `mark ${{A: "first", B: "second"}[markOf(c)] || "none"}`});
-    if (!markOf(c)) mark.style.background = colour(c);
+    if (!markOf(c)) mark.style.background = color(c);
     cell.append(mark);
     row.append(cell, ...names.map(name => makeCell(name, page.table[name][c])));
     row.addEventListener("pointerenter", () => point(c));
