@@ -2,7 +2,7 @@
 
 import base64
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -28,7 +28,7 @@ from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.length_groups import LengthGroups
-from orchestrator.results.scoring.median_curves import make_bands
+from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands
 from orchestrator.results.scoring.objective import choose_evaluations
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, spans_decades
@@ -211,14 +211,13 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     """
     # Choose metrics, averages, and as many steps as MAX_NUMBERS allows.
     objective = summary.objective
-    row_numbers = {row.config_id: row_number for row_number, row in enumerate(summary.rows)}
-    shown = curves[curves["metric"].isin(summary.headline) & curves["config_id"].isin(row_numbers)]
+    shown = curves[curves["metric"].isin(summary.headline) & curves["config_id"].isin(summary.by_config_id)]
     metrics = [name for name in summary.headline if name in summary.metrics]
     lengths = {name: np.unique(shown.loc[shown["metric"] == name, "length"].to_numpy()) for name in metrics}
     directions = {name: summary.get_direction(name) for name in metrics}
     averages = list(summary.averages)
     seeds = max((len(row.seeds) for row in summary.rows), default=0)
-    total = sum(map(len, lengths.values())) * len(averages) * len(row_numbers)
+    total = sum(map(len, lengths.values())) * len(averages) * len(summary.rows)
     steps = _thin_steps(
         sorted(shown["step"].unique().tolist()), max(1, (MAX_NUMBERS - total * (seeds + 3)) // (3 * max(total, 1)))
     )
@@ -228,27 +227,13 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     evaluations = [chosen, *(shown[shown["step"] == step] for step in steps)]
     bands_by_evaluation = [make_bands(evaluation, objective, directions) for evaluation in evaluations]
 
-    # script/state.js reads the tables in this order; missing values stay NaN.
-    seed_tables, band_tables = list[Floats](), list[Floats]()
-    for metric in metrics:
-        column_by_length = {int(length): column for column, length in enumerate(lengths[metric])}
-        for average in averages:
-            seeds_CSL = np.full((len(row_numbers), seeds, len(column_by_length)), np.nan, dtype=np.float32)
-            bands_ECQL = np.full(
-                (len(evaluations), len(row_numbers), 3, len(column_by_length)), np.nan, dtype=np.float32
-            )
-            for evaluation, bands in enumerate(bands_by_evaluation):
-                for row in summary.rows:
-                    if (band := bands.get((row.config_id, metric, average))) is None:
-                        continue
-                    row_number = row_numbers[row.config_id]
-                    columns = [column_by_length[length] for length in band.lengths]
-                    bands_ECQL[evaluation, row_number][:, columns] = band.q25, band.median, band.q75
-                    for number, seed in enumerate(row.seeds) if not evaluation else ():
-                        if seed in band.seeds:
-                            seeds_CSL[row_number, number, columns] = band.seeds[seed]
-            seed_tables.append(seeds_CSL)
-            band_tables.append(bands_ECQL)
+    # script/state.js reads the tables in this order.
+    tables = [
+        _fill_tables(summary, bands_by_evaluation, (metric, average), lengths[metric], seeds)
+        for metric in metrics
+        for average in averages
+    ]
+    seed_tables, band_tables = zip(*tables, strict=True) if tables else ((), ())
 
     # The medians at the judged evaluation decide whether an axis is logarithmic.
     medians = {
@@ -273,6 +258,34 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "seeds": seeds,
         "numbers": base64.b64encode(b"".join(numbers)).decode(),
     }
+
+
+def _fill_tables(
+    summary: Summary,
+    bands_by_evaluation: Sequence[Mapping[CurveKey, Band]],
+    curve: tuple[str, str],
+    lengths: npt.NDArray[Any],
+    seeds: int,
+) -> tuple[Floats, Floats]:
+    """Return the curves of seeds (C, S, L) of the first of E evaluations, and the quartiles (E, C, 3, L) of all.
+
+    curve: (metric, average). Missing values are NaN.
+    """
+    column_by_length = {int(length): column for column, length in enumerate(lengths)}
+    seeds_CSL = np.full((len(summary.rows), seeds, len(column_by_length)), np.nan, dtype=np.float32)
+    bands_ECQL = np.full(
+        (len(bands_by_evaluation), len(summary.rows), 3, len(column_by_length)), np.nan, dtype=np.float32
+    )
+    for evaluation, bands in enumerate(bands_by_evaluation):
+        for row_number, row in enumerate(summary.rows):
+            if (band := bands.get((row.config_id, *curve))) is None:
+                continue
+            columns = [column_by_length[length] for length in band.lengths]
+            bands_ECQL[evaluation, row_number][:, columns] = band.q25, band.median, band.q75
+            for number, seed in enumerate(row.seeds) if not evaluation else ():
+                if seed in band.seeds:
+                    seeds_CSL[row_number, number, columns] = band.seeds[seed]
+    return seeds_CSL, bands_ECQL
 
 
 def _thin_steps(steps: Sequence[int], count: int) -> list[int]:

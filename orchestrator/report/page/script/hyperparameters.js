@@ -171,6 +171,7 @@ function drawEffects() {
     return cell;
   };
   const body = [], hasImportance = effects.some(effect => effect.importance !== null);
+  const hasSlopes = effects.some(effect => effect.slopes.some(({ends}) => ends[0] !== null));
   for (const effect of effects) {
     const correlation = effect.correlation[0] === null ? [] : [{ends: effect.correlation, limit: 1}];
     const marginal = [...correlation, ...effect.differences.map(line => ({...line, limit: differenceLimit}))];
@@ -180,13 +181,14 @@ function drawEffects() {
       body.push([
         onFirst(effect.name + (effect.alone ? "" : " *")), onFirst(effect.at),
         marginal[n] ? makeEffect(marginal[n], marginal[n].limit, effect.alone) : onFirst(instead),
-        makeEffect(effect.slopes[n], slopeLimit, effect.alone), onFirst(effect.n),
+        ...(hasSlopes ? [makeEffect(effect.slopes[n], slopeLimit, effect.alone)] : []), onFirst(effect.n),
         ...(hasImportance ? [onFirst(effect.importance === null ? "" : effect.importance.toFixed(2))] : []),
       ]);
     }
   }
 
-  const head = ["hyperparameter", "at lengths", "rank correlation or difference", "others held fixed (standardized slope)", effects[0].unit];
+  const slopeHead = hasSlopes ? ["others held fixed (standardized slope)"] : [];
+  const head = ["hyperparameter", "at lengths", "rank correlation or difference", ...slopeHead, effects[0].unit];
   if (hasImportance) head.push("importance");
   const direction = page.metrics[0].direction === "maximize" ? "better" : "worse";
   const note = [
