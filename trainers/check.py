@@ -91,7 +91,9 @@ def check_class(kind: str, name: str) -> list[str]:
     # A class with required settings is tested only with its trial_settings.
     settings = {"name": name, **cls.trial_settings}
     if kind in ("model", "position"):
-        settings |= {f.name: SMALL["model"][f.name] for f in settings_fields(cls) if f.name in SMALL["model"]}
+        settings |= {
+            field.name: SMALL["model"][field.name] for field in settings_fields(cls) if field.name in SMALL["model"]
+        }
     try:
         built = registry.build(kind, settings)
     except ConfigError as error:
@@ -134,7 +136,9 @@ def _find_failed_examples(cls: type[Any]) -> list[str]:
     with contextlib.redirect_stdout(output):
         for test in doctest.DocTestFinder(recurse=False).find(cls, globs=variables):
             runner.run(test)
-    return [f"{runner.failures} examples of its docstring fail:\n{output.getvalue().rstrip()}"] * bool(runner.failures)
+    return [f"examples of its docstring that fail: {runner.failures}\n{output.getvalue().rstrip()}"] * bool(
+        runner.failures
+    )
 
 
 def _collect(problems: Iterable[str]) -> list[str]:

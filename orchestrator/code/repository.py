@@ -170,10 +170,11 @@ class RepositoryReader:
             lines = messages.read(2**16).decode(errors="replace").strip().splitlines()
 
         # git was killed after TIMEOUT_SECONDS, or failed.
-        if process.returncode < 0 or (process.returncode and not lines):
+        if process.returncode < 0:
             return _Output(problem=f"git {command[0]} took longer than {TIMEOUT_SECONDS:g} s")
         if process.returncode:
-            return _Output(problem=next((line for line in lines if line.startswith("fatal: ")), lines[0]))
+            reason = lines[0] if lines else f"git {command[0]} failed with exit code {process.returncode}"
+            return _Output(problem=next((line for line in lines if line.startswith("fatal: ")), reason))
         return _Output(b"".join(chunks), sha256.hexdigest(), size)
 
 

@@ -24,6 +24,7 @@ from orchestrator.importing.table import ImportedRows, Results, check_rows, read
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored_ledger import create_ledger
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.recording import add_record
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.running.driving.interrupts import Interrupts
@@ -134,16 +135,21 @@ def import_rows(
     spec = _build_spec(results, members, options, objective, {"name": name, "study": study or name})
     first_fields = _make_first_fields(results, members, spec)
 
-    # A folder without all of its records could not be imported again, so remove it if writing fails.
+    # A folder without all of its records could not be imported again, so the records are removed if writing fails; a
+    # folder that was there before keeps its other files.
     configurations = _make_configuration_fields(results, members, options)
     folder = storage / spec.name
     fetch_sweep(folder)
+    is_new = not folder.exists()
     with create_ledger(folder, first_fields) as ledger, Interrupts() as interrupts:
         try:
             write_spec(first_fields["spec"], folder)
             state = ImportedSweepWriter(results, members, configurations, spec.objective).write(ledger)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            if is_new:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                (folder / LEDGER_FILE).unlink(missing_ok=True)
             raise
 
         counts = f"{format_count(len(configurations), 'configuration')}, seeds {format_ranges(members.seeds)}"

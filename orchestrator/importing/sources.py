@@ -116,7 +116,9 @@ def read_tune(path: Path, naming: Naming, step_column: str | None = None) -> Imp
     step = step_column or TUNE_STEP
     for run, file in enumerate(sorted(path.rglob(RESULTS))):
         params = file.with_name(PARAMS)
-        settings.append(dict(iterate_leaves(_read_json(str(params), params.read_text() if params.exists() else ""))))
+        if not params.is_file():
+            raise UserError(f"{params}: there is no such file; it has the settings of the trial in {file.parent}")
+        settings.append(dict(iterate_leaves(_read_json(str(params), params.read_text()))))
         for number, line in enumerate(file.read_text().splitlines(), start=1):
             location = f"{file}:{number}"
             values = dict(iterate_leaves(_read_json(location, line), separator="/"))

@@ -83,7 +83,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, should_measure: bool = Fal
     # The engine's members can be measured, a program must be run.
     if spec.program:
         cost_rows, uses = _forecast_program(
-            spec, unique_configurations, rounds, workers, scheduler, should_measure=should_measure
+            spec, configurations, unique_configurations, rounds, workers, scheduler, should_measure=should_measure
         )
     else:
         cost_rows, uses = _forecast_engine(spec, configurations, unique_configurations, rounds, workers, scheduler)
@@ -199,6 +199,7 @@ def _describe_packs(
 
 def _forecast_program(
     spec: SweepSpec,
+    configurations: Sequence[Configuration],
     unique_configurations: Sequence[Configuration],
     rounds: Sequence[PlannedRound],
     workers: int | None,
@@ -213,8 +214,9 @@ def _forecast_program(
     parallel_members = (
         workers or local.make_local_cluster(resources.cpus, max_workers=resources.workers, gpus=resources.gpus).workers
     )
-    members = search.count_configurations(spec) / len(unique_configurations)
-    members *= sum(planned.member_count * planned.share for planned in rounds)
+    # Later generations of a search are assumed to repeat as many configurations as the first.
+    growth = search.count_configurations(spec) / len(configurations)
+    members = growth * sum(planned.member_count * planned.share for planned in rounds)
 
     # A measurement is better than the user's estimate.
     minutes, source = example.program.member_minutes, "by program.member_minutes"

@@ -10,6 +10,7 @@ import importlib
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import time
@@ -138,7 +139,7 @@ class _MemberRun:
     def run_attempt(self) -> bool:
         """Start the member once; return whether it asked to be started again. Raises ProgramEnded."""
         # Files of earlier attempts are kept, because they are the record of a failure.
-        number = 1 + max((int(path.stem.rpartition("-")[2]) for path in self._list_attempt_files("*")), default=0)
+        number = 1 + max(map(_read_attempt_number, self._list_attempt_files("*")), default=0)
         reports, log = (self.folder / f"attempt-{number}.{ending}" for ending in ("jsonl", "log"))
         reports.touch()
         code = 0
@@ -336,7 +337,7 @@ class _MemberRun:
     def _list_attempt_files(self, ending: str) -> list[Path]:
         """Return the files of all attempts with this ending, in the order of the attempts."""
         paths = self.folder.glob(f"attempt-*.{ending}")
-        return sorted(paths, key=lambda path: int(path.stem.rpartition("-")[2]))
+        return sorted(filter(_read_attempt_number, paths), key=_read_attempt_number)
 
     def _read_reports(self, path: Path, text: str) -> None:
         """Read more of an attempt's reports, and record the steps that they complete. Raises ReportProblem."""
@@ -416,6 +417,12 @@ class _MemberRun:
                 phase=phase,
             )
         )
+
+
+def _read_attempt_number(path: Path) -> int:
+    """Return the number of the attempt that has written a file; 0 for a program's own files of similar names."""
+    match = re.fullmatch(r"attempt-(\d+)", path.stem)
+    return int(match[1]) if match else 0
 
 
 def _read_whole_lines(path: Path, offset: int) -> bytes:

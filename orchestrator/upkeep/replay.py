@@ -113,7 +113,7 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
     gpus = float(resources.get("gpus") or 0.0)
     if lacking := count_scarce_resources(cpus, gpus):
         needed = f"{format_count(cpus, 'CPU')} and {format_count(gpus, 'GPU')}"
-        available = " and ".join(f"{count} {name}" for name, count in lacking.items())
+        available = " and ".join(format_count(count, name) for name, count in lacking.items())
         raise UserError(f"{member} was trained with {needed}; this machine has {available}")
 
     # The folder is temporary, because a replay writes nothing into the sweep.

@@ -37,7 +37,7 @@ class _UnreadableError(Exception):
 def read_yaml(text: str, findings: Findings, *, key_path: str = "", place: Place | None = None) -> Any:
     """Return the value of a YAML document, ABSENT if it cannot be read; record problems and places in `findings`.
 
-    key path: the key of an override, '' for a file. place: the place to record instead of the lines of the text.
+    key_path: the key of an override, '' for a file. place: the place to record instead of the lines of the text.
     Unreadable values inside a mapping or list are ABSENT.
     """
     return _Reader(findings, place).read_document(text, key_path)

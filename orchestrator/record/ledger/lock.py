@@ -87,7 +87,7 @@ def parse_owner(content: bytes) -> Owner | None:
     names, times = (owner.host, owner.user), (owner.started, owner.heartbeat)
     is_valid = type(owner.pid) is int and 0 < owner.pid < MAX_TIME
     is_valid = is_valid and all(isinstance(name, str) and name.isprintable() for name in names)
-    is_valid = is_valid and all(type(time) in (int, float) and 0 <= time < MAX_TIME for time in times)
+    is_valid = is_valid and all(type(seconds) in (int, float) and 0 <= seconds < MAX_TIME for seconds in times)
     return owner if is_valid else None
 
 
@@ -169,7 +169,7 @@ class SweepLock:
         return "another process" if self._other_owner is None else self._other_owner.describe(time.time())
 
     def _detect_other_owner(self) -> None:
-        """Remember the owner in the lock file if it is another process that is alive."""
+        """Remember the owner in OWNER_FILE if it is another process that is alive."""
         owner = read_owner(self.folder)
         if owner is not None and not owner.is_this_process and owner.is_alive:
             self._other_owner = owner

@@ -42,7 +42,7 @@ def describe_undefined_values(state: SweepState, chosen_curves: pd.DataFrame, ob
         int(length) for config_id, seed, length in missing_values if (str(config_id), int(seed)) in ended_members
     )
 
-    # A length without any value is a mistake in the file or the script, and stands in the first line of a report.
+    # A length without any value is a mistake in the file or the script, so the first line of a report names it.
     metric = format_metric(objective.metric, objective.average)
     unmeasured = [length for length, count in member_counts.items() if count == len(ended_members)]
     warnings = []

@@ -134,7 +134,7 @@ class SweepDriver:
                 case DecideRound():
                     fields = make_race_fields(self.spec, self.state, self._scores)
                     self.record("race", **fields)
-                    self._plan_packs(set(fields["survivors"]), is_queued=True)
+                    self._plan_packs(set(fields["survivors"]), should_queue=True)
                     self._record_scores(set(fields["survivors"]))  # survivors that already have the new seeds
                 # No pack can be handed out now.
                 case StopSweep(limits):
@@ -327,7 +327,7 @@ class SweepDriver:
         # Pack generations that were drawn completely: a driver may have been killed between drawing and packing.
         while self._generations and all(number in self.state.draws for number in self._generations[0]):
             numbers = self._generations.popleft()
-            self._plan_packs({self.state.draws[number].config_id for number in numbers}, is_queued=False)
+            self._plan_packs({self.state.draws[number].config_id for number in numbers}, should_queue=False)
         self._resume_packs()
         self._record_scores(set(self.state.configurations))
 
@@ -364,10 +364,10 @@ class SweepDriver:
         self.record_all("configuration", self._sampler.make_record_fields(new))
         config_ids = {self.state.draws[number].config_id for number in numbers}
         built_by_id = {drawn.config_id: drawn for drawn in new if drawn.duplicate_of is None}
-        self._plan_packs(config_ids, is_queued=True, built_by_id=built_by_id)
+        self._plan_packs(config_ids, should_queue=True, built_by_id=built_by_id)
 
     def _plan_packs(
-        self, config_ids: set[str], is_queued: bool, built_by_id: Mapping[str, Configuration] | None = None
+        self, config_ids: set[str], should_queue: bool, built_by_id: Mapping[str, Configuration] | None = None
     ) -> None:
         """Record packs for the members of these configurations that have no pack.
 
@@ -379,7 +379,7 @@ class SweepDriver:
             for pack in self._packer.pack_members(waiting)
         ]
         self.record_all("pack", [asdict(pack) for pack in packs])
-        if is_queued:
+        if should_queue:
             self.queue.extend(pack.pack_id for pack in packs)
 
     def _stop_if_budget_is_used_up(self) -> None:

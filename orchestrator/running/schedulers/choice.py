@@ -68,17 +68,17 @@ def find_missing_resources(spec: SweepSpec) -> Findings:
         findings.add("resources.gpus", "local cannot share GPUs between packs", given=resources.gpus, allowed=allowed)
     for name, available in count_scarce_resources(resources.cpus, resources.gpus).items():
         allowed = f"at most {available}; on a Ray cluster (RAY_ADDRESS) as many as one of its nodes has"
-        key = name.lower()
-        message = f"a pack needs more {name} than this machine has"
+        key = f"{name.lower()}s"
+        message = f"a pack needs more {name}s than this machine has"
         given = getattr(resources, key)
         findings.add(f"resources.{key}", message, given=given, allowed=allowed)
     return findings
 
 
 def count_scarce_resources(cpus: int, gpus: float) -> dict[str, int]:
-    """Return the available number of each resource that this machine has too few of: {"GPUs": 1}."""
-    available = {"CPUs": count_cores(), "GPUs": len(read_gpu_memories()) if gpus else 0}
-    return {name: available[name] for name, needed in (("CPUs", cpus), ("GPUs", gpus)) if needed > available[name]}
+    """Return the available number of each resource that this machine has too few of: {"GPU": 1}."""
+    available = {"CPU": count_cores(), "GPU": len(read_gpu_memories()) if gpus else 0}
+    return {name: available[name] for name, needed in (("CPU", cpus), ("GPU", gpus)) if needed > available[name]}
 
 
 def describe_hidden_gpus(spec: SweepSpec, scheduler: str) -> str:

@@ -185,6 +185,14 @@ def test_a_full_disk_leaves_no_folder(rows: pd.DataFrame, imported: Import, tmp_
         imported(rows)
     assert not (tmp_path / "imported").exists()
 
+    # A folder that was there keeps its files, and is no sweep afterwards.
+    notes = tmp_path / "imported" / "notes.txt"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    with pytest.raises(OSError, match="No space"):
+        imported(rows)
+    assert notes.read_text() == "mine" and not (tmp_path / "imported" / "events.jsonl").exists()
+
 
 CLAIMS = """
 title: Imported

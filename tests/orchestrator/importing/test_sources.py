@@ -180,6 +180,15 @@ def test_a_step_that_tune_reported_twice_is_named_by_its_line(rows: pd.DataFrame
     assert f"{file}:3" in str(error.value) and f"{file}:2" in str(error.value)
 
 
+def test_a_trial_without_its_settings(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    write_trials(rows, tmp_path / "tune")
+    params = tmp_path / "tune" / "train_0.01_1" / "params.json"
+    params.unlink()
+    with pytest.raises(UserError) as error:
+        imported(f"tune:{tmp_path / 'tune'}", pattern=PATTERN)
+    assert str(params) in str(error.value) and "JSON" not in str(error.value)
+
+
 def test_a_line_that_is_no_json(rows: pd.DataFrame, imported: Import, tmp_path: Path):
     write_trials(rows, tmp_path / "tune")
     file = tmp_path / "tune" / "train_0.01_1" / "result.json"

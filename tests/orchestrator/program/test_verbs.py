@@ -121,6 +121,14 @@ def test_a_member_is_run_to_its_first_report_before_a_sweep(
         assert failed.returncode == 1 and "#0" in failed.stderr and "no_such_key" in failed.stderr
 
 
+def test_draws_that_repeat_another_take_no_time(study: Study, lengthwise: CommandLine, own_code_forgotten) -> None:
+    space = {"config.lr": {"choice": [0.1, 0.2]}}
+    program = {**PROGRAMS["function"]["program"], "member_minutes": 1}
+    file = write(study, space=space, search={"configurations": 20}, seeds=2, program=program)
+    planned = lengthwise.succeeds("plan", file, "--workers", "1").stdout
+    assert re.search(r"estimated time +about 4 min", planned)
+
+
 def test_verbs(study: Study, lengthwise: CommandLine, own_code_forgotten, tmp_path: Path) -> None:
     file = write(study, space=SPACE, search={"configurations": 2}, seeds=2, **PROGRAMS["function"])
     storage, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"

@@ -134,6 +134,14 @@ class _Table:
             is_text = self.row_format.tokenizer != "none" and role != "length"
             self.columns[role] = self._split_texts(role, cells) if is_text else self._read_integers(role, cells)
 
+        # The arrays of an .npz file may have different lengths.
+        counts = {
+            role: len(column.counts if isinstance(column, Ragged) else column) for role, column in self.columns.items()
+        }
+        for role, count in counts.items():
+            if count != counts["tokens"]:
+                raise self.make_error(f"has {count} rows, the column of the tokens {counts['tokens']}", role)
+
     def make_error(
         self, message: str, role: str | None = None, row: int | None = None, allowed: str | None = None
     ) -> ConfigError:
