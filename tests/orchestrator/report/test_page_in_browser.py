@@ -356,6 +356,53 @@ def test_keys_do_what_the_pointer_does(page):
     assert page.read("document.querySelectorAll('.out').length") == 0
 
 
+def test_the_focus_stays_where_a_key_chose(page):
+    focused, heading = "document.activeElement.dataset.c", "document.querySelector('#comparison h2').textContent"
+    label = page.read(ROWS)
+    for key, c, compared in (("Enter", 2, 2), (" ", 3, 3)):  # each takes the place of B
+        page.read(f"document.querySelector('#table tr[data-c=\"{c}\"]').focus()")
+        page.press(key)
+        assert page.read(focused) == str(c) and page.read(HOT) == [str(c)]
+        assert re.findall(r"#\d+", page.read(heading)) == [label[0], label[compared]]
+    page.press("ArrowDown")
+    assert page.read(focused) == "4"
+
+    # The curves keep it, and go on from the configuration that was pointed at.
+    page.read("document.querySelector('#curves svg').focus()")
+    page.press("ArrowDown")
+    for key in ("Enter", " "):
+        (pointed,) = page.read(HOT)
+        page.press(key)
+        assert page.read("document.activeElement === document.querySelector('#curves svg')")
+        assert page.read(HOT) == [pointed]
+    page.press("ArrowDown")
+    assert int(page.read(HOT)[0]) == int(pointed) + 1
+    page.click('#table tr[data-c="7"]')
+    page.click("#comparison button")
+    assert page.read("document.activeElement.textContent") == "Swap A and B"
+
+
+def test_a_slider_tells_values_and_moves_by_every_key_of_a_slider(page):
+    name = "[data-slider=dropout]"
+    told = f"document.querySelector('{name}').getAttribute('aria-valuetext')"
+    assert page.read(told) == "all"
+    page.read(f"document.querySelector('{name}').focus()")
+    dropout = page.read("[...document.querySelectorAll('#table th')].map(e => e.textContent)").index("dropout")
+    column = f"[...document.querySelectorAll('#table tbody tr')].map(e => +e.cells[{dropout}].textContent)"
+    page.click("#every")
+    low, high = min(page.read(column)), max(page.read(column))
+    page.read(f"document.querySelector('{name}').focus()")
+    ends = [high]
+    for key, end in (("ArrowLeft", -1), ("ArrowLeft", -2), ("ArrowRight", -1), ("Home", -20), ("ArrowRight", -19)):
+        page.press(key)
+        assert page.read(f"document.activeElement === document.querySelector('{name}')")
+        ends = [float(value) for value in page.read(told).split(" to ")]
+        assert ends == pytest.approx([low, high + end * (high - low) / 20], rel=0.01, abs=1e-6)
+        assert all(low <= value <= ends[1] + 1e-6 for value in page.read(column))
+    page.press("End")
+    assert page.read(told) == "all" and len(page.read(column)) == 16
+
+
 def test_the_table_is_sorted_by_a_column(page):
     page.click("#every")
     names = page.read("[...document.querySelectorAll('#table th')].map(e => e.textContent)")

@@ -122,7 +122,11 @@ function drawComparison() {
   const comparisons = GROUPS.map(group => compareSeeds(first, second, group)).filter(comparison => comparison !== null);
   const labels = [configurations[first].label, configurations[second].label];
   const swap = make("button", "Swap A and B", {type: "button", class: "screen"}); // with it, a finger chooses A as well
-  swap.addEventListener("click", () => { [state.first, state.second] = [second, first]; update(); });
+  swap.addEventListener("click", () => {
+    [state.first, state.second] = [second, first];
+    update();
+    focusAgain("#comparison button");
+  });
   box.replaceChildren(make("h2", `${labels[0]} against ${labels[1]}, seed by seed`));
   const isFirstAlone = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
   const isFavoured = isFirstAlone && page.confirmed && !page.fresh && [first, second].includes(ranked[0]);

@@ -125,22 +125,22 @@ function drawParallel() {
     const area = group.append("g").attr("class", "brush").attr("data-axis", axis.name).call(brush);
     if (filter) area.call(brush.move, [pixelOf(filter[1]), pixelOf(filter[0])]);
 
-    // The name of the axis, a slider for the keyboard: arrows move the upper end, with Shift the lower.
+    // The name of the axis, a slider for the keyboard: arrows, Home and End move the upper end, with Shift the lower.
     const [x0, anchor] = !index ? [10 - left, "start"] : index === axes.length - 1 ? [right, "end"] : [0, "middle"];
-    const percent = filter?.map(end => Math.round(100 * end));
     group.append("text").attr("class", "axis-name").attr("y", 14).attr("x", x0).attr("text-anchor", anchor)
       .text(axis.outcome ? `${axis.name}${describeLengths(axis.name)}` : axis.name)
       .attr("tabindex", 0).attr("role", "slider").attr("aria-label", `keep a range of ${axis.name}`)
-      .attr("aria-valuetext", percent ? `${percent[0]} to ${percent[1]} % of the axis` : "all").attr("data-slider", axis.name)
+      .attr("aria-valuemin", 0).attr("aria-valuemax", 100).attr("aria-valuenow", Math.round(100 * (filter?.[1] ?? 1)))
+      .attr("aria-valuetext", filter ? describeFilter(axis, filter) : "all").attr("data-slider", axis.name)
       .on("click", () => setFilter(axis.name, null)).on("keydown", event => {
-        const step = {ArrowUp: 0.05, ArrowDown: -0.05}[event.key];
+        const step = {ArrowUp: 0.05, ArrowRight: 0.05, ArrowDown: -0.05, ArrowLeft: -0.05, Home: -1, End: 1}[event.key];
         if (event.key !== "Escape" && !step) return;
         event.preventDefault();
         let [low, high] = filter ?? [0, 1];
         if (event.shiftKey) low = Math.max(0, Math.min(high, low + (step || 0)));
         else high = Math.max(low, Math.min(1, high + (step || 0)));
         setFilter(axis.name, step && (low > 0 || high < 1) ? [low, high] : null);
-        document.querySelector(`[data-slider="${CSS.escape(axis.name)}"]`).focus();
+        focusAgain(`[data-slider="${CSS.escape(axis.name)}"]`);
       });
   });
 }

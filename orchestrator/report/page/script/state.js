@@ -179,6 +179,10 @@ const isIn = c => Object.entries(state.filters).every(([name, [low, high]]) => {
   const part = axis.values[c] === null ? NaN : axis.scale(axis.values[c]);
   return part >= low - 1e-9 && part <= high + 1e-9; // a value at the end of the range is inside
 });
+const describeFilter = (axis, [low, high]) => { // "0.05 to 0.27", or the categories in the range
+  if (axis.number) return [low, high].map(part => shorten(axis.scale.invert(part))).join(" to ");
+  return axis.scale.domain().filter(value => axis.scale(value) >= low && axis.scale(value) <= high).map(shorten).join(", ") || "none";
+};
 const tickFormat = (axis, scale) => {
   if (axis.number && axis.ticks && d3.min(axis.ticks.filter(value => value > 0)) < 1e-4) return value => formatExponent(+value.toPrecision(3));
   return !axis.number || axis.ticks ? shorten : axis.log ? logTickFormat(scale) : linearTickFormat(scale);
@@ -210,6 +214,9 @@ function point(c, length = null) {
 }
 const pointable = selection => selection.attr("data-c", c => c)
   .on("pointerenter", (_, c) => point(c)).on("pointerleave", () => point(null)).on("click", (_, c) => choose(c));
+// Everything is drawn anew after a choice: focus what takes the place of the element that had the focus, so that keys go on there.
+const focusAgain = (...selectors) =>
+  selectors.map(selector => document.querySelector(selector)).find(element => element !== null)?.focus({preventScroll: true});
 function pointByKey(event) {
   const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
   if (step) {
@@ -217,7 +224,11 @@ function pointByKey(event) {
     const next = order[Math.max(0, Math.min(order.length - 1, index))];
     point(next);
     if (event.currentTarget.closest("table")) document.querySelector(`#table tr[data-c="${next}"]`)?.focus();
-  } else if (event.key === "Enter" && pointed !== null) choose(pointed);
-  else return;
+  } else if ((event.key === "Enter" || event.key === " ") && pointed !== null) {
+    const chosen = pointed, isRow = event.currentTarget.closest("table") !== null;
+    choose(chosen);
+    focusAgain(isRow ? `#table tr[data-c="${chosen}"]` : "#curves svg", "#table tbody tr:last-child");
+    point(chosen);
+  } else return;
   event.preventDefault();
 }
