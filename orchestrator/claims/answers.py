@@ -350,9 +350,10 @@ def _estimate_slope(
         )
 
     # Weight averages do not change the training, so they need not be held fixed.
-    averages = {k for values in searched.values() for k in values if ".averages." in k and k != key}
+    average_keys = {other for values in searched.values() for other in values if ".averages." in other and other != key}
     held_fixed = {
-        config_id: {k: v for k, v in values.items() if k not in averages} for config_id, values in searched.items()
+        config_id: {name: value for name, value in values.items() if name not in average_keys}
+        for config_id, values in searched.items()
     }
     partial = compute_partial_effects(held_fixed, medians, design)[key]
     slopes = [slope for slope in partial.slopes if claim.category in (None, slope.value)]

@@ -25,7 +25,7 @@ from trainers.files.atomic_file import write_atomic
 
 CODE_FOLDER = "code"
 DIGESTED_FOLDERS = ("trainers", "search_spaces", "orchestrator/plan", "orchestrator/running", "orchestrator/results")
-MAX_COPY_BYTES = 2**20  # total of imported files per folder, without the modules of `imports`
+MAX_CODE_COPY_BYTES = 2**20  # total of imported files per folder, without the modules of `imports`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
         if not (files or tree.commit or tree.problem):
             continue
         digests = {name: _compute_short_digest(content) for name, content in files.items()}
-        bytes_left = MAX_COPY_BYTES
+        bytes_left = MAX_CODE_COPY_BYTES
         not_copied = []
         for name, content in files.items():
             if is_credential_name(name) or len(content) > bytes_left:

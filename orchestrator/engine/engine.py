@@ -50,7 +50,7 @@ MIN_MEMBER_BYTES_GPU = 8 * 2**20  # temporary memory of draws and evaluations, a
 STEP_FLOPS_CPU, STEP_FLOPS_GPU = 1.5e7, 4e8
 EVALUATED_ROW_COST = 0.1  # in trained rows: an evaluated row has no gradient, and members share their batches
 MAX_MEMBER_BYTES = 64 * 2**30  # several times the memory of a small transformer
-MAX_COPY_BYTES = 64 * 2**20  # larger data files are not copied into the sweep
+MAX_DATA_COPY_BYTES = 64 * 2**20  # larger data files are not copied into the sweep
 
 
 class Engine:
@@ -162,7 +162,7 @@ class Engine:
         return [("model.name", f"model {names}: {problem}") for problem in check_model(without_metrics)]
 
     def find_sources(self, members: Iterable[MemberConfig], folder: Path | None) -> list[CodeSource]:
-        """Return the data files of all tasks; files of a folder are copied up to MAX_COPY_BYTES, else read in place."""
+        """Return the data files of all tasks; up to MAX_DATA_COPY_BYTES of a folder are copied, else read in place."""
         files: dict[Path, dict[str, str]] = {}
         for task in dict.fromkeys(member.task for member in members):
             root, stored = task.stored_files()
@@ -378,10 +378,10 @@ def _expand_class_name(value: Any) -> Any:
 
 
 def _can_be_copied(root: Path, names: Iterable[str]) -> bool:
-    """Return whether all files are below `root`, and together at most MAX_COPY_BYTES large."""
+    """Return whether all files are below `root`, and together at most MAX_DATA_COPY_BYTES large."""
     paths = [Path(name) for name in names]
     is_below = not any(path.is_absolute() or ".." in path.parts for path in paths)
-    return is_below and sum((root / path).stat().st_size for path in paths) <= MAX_COPY_BYTES
+    return is_below and sum((root / path).stat().st_size for path in paths) <= MAX_DATA_COPY_BYTES
 
 
 def _is_user_code(settings: Settings) -> bool:

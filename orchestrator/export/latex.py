@@ -43,10 +43,10 @@ def make_latex_table(summary: Summary, labels: Mapping[str, str]) -> str:
     alignments = "".join("r" if are_numbers(texts) else "l" for texts in zip(*values_by_row, strict=True))
     lines = []
     for row, values in zip(rows, values_by_row, strict=True):
-        text = labels.get(format_label(row.number), format_label(row.number))
+        label = labels.get(format_label(row.number), format_label(row.number))
 
         # Values are escaped as texts; medians are formulas already.
-        cells = [escape(cell) for cell in (text, *values)]
+        cells = [escape(cell) for cell in (label, *values)]
         if cells[0].startswith(("[", "*")):
             cells[0] = f"{{}}{cells[0]}"  # otherwise the \\ before it would take the cell as an argument
         cells += [_format_quartiles(getattr(row, f"{group}_quartiles")) for group in groups]

@@ -19,7 +19,7 @@ from orchestrator.code.provenance import read_provenance
 from orchestrator.errors import UserError
 from orchestrator.importing.folder import ImportedSweepWriter
 from orchestrator.importing.members import ImportedMembers, Missing, group_members
-from orchestrator.importing.sources import KINDS, Naming, read_source
+from orchestrator.importing.sources import SOURCE_KINDS, Naming, read_source
 from orchestrator.importing.table import ImportedRows, Results, check_rows, read_table
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.mirror.fetch import fetch_sweep
@@ -85,10 +85,10 @@ def read_rows(
     """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" by a pattern of names."""
     # Only another tool needs the options that say where its values are.
     kind, colon, source = table.partition(":")
-    if not colon or kind not in KINDS:
+    if not colon or kind not in SOURCE_KINDS:
         source_options = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
         if refused := [option for option, value in source_options.items() if value is not None]:
-            allowed = ", ".join(f"{name}:..." for name in KINDS)
+            allowed = ", ".join(f"{name}:..." for name in SOURCE_KINDS)
             raise UserError(f"{refused[0]}: not allowed with the table {table}; allowed with --from {allowed}")
         return read_table(Path(table))
 

@@ -22,8 +22,8 @@ from orchestrator.text.wording import format_count
 from search_spaces.grammar.values import find_store_problem, has_password
 from trainers.errors import find_nearest
 
-KINDS = ("mlflow", "wandb", "tune")
-GROUPS = ("length", "metric", "average", "seed", "step")
+SOURCE_KINDS = ("mlflow", "wandb", "tune")
+PATTERN_GROUPS = ("length", "metric", "average", "seed", "step")
 WANDB_STEP, TUNE_STEP = "_step", "training_iteration"
 CONFIG = "config."  # the prefix of settings in a history of Weights & Biases
 RESULTS, PARAMS = "result.json", "params.json"  # files in the folder of each Tune trial
@@ -47,8 +47,8 @@ class Log:
 class Naming:
     """The rules by which names of logged values are parsed.
 
-    `pattern` is a regular expression for full names, with named groups of GROUPS. `metric` is the name of the metric if
-    there is no group `metric`. `step` is the training step of all values, if each was logged at its length.
+    `pattern` is a regular expression for full names, with named groups of PATTERN_GROUPS. `metric` is the name of the
+    metric if there is no group `metric`. `step` is the training step of all values, if each was logged at its length.
     """
 
     pattern: str
@@ -237,9 +237,9 @@ def _compile_pattern(naming: Naming) -> re.Pattern[str]:
         pattern = re.compile(naming.pattern)
     except re.error as error:
         raise UserError(f"--pattern {naming.pattern}: not a regular expression: {error}") from None
-    if unknown_groups := [name for name in pattern.groupindex if name not in GROUPS]:
-        hint = find_nearest(unknown_groups[0], GROUPS)
-        text = f"--pattern {naming.pattern}: unknown group {unknown_groups[0]}; allowed: {', '.join(GROUPS)}"
+    if unknown_groups := [name for name in pattern.groupindex if name not in PATTERN_GROUPS]:
+        hint = find_nearest(unknown_groups[0], PATTERN_GROUPS)
+        text = f"--pattern {naming.pattern}: unknown group {unknown_groups[0]}; allowed: {', '.join(PATTERN_GROUPS)}"
         raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
     return pattern
 

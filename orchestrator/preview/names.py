@@ -12,7 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.text.consoles import align_rows
 from orchestrator.text.wording import join_first_few
 from search_spaces import Budget, Objective, Racing, Resources, Rungs, Search, SweepSpec, Tracking
-from search_spaces.grammar.domains import KINDS as DOMAINS
+from search_spaces.grammar.domains import DOMAINS
 from search_spaces.grammar.shipped import find_shipped_sweeps
 from trainers.config.initial_weights import InitialWeights
 from trainers.config.member import EvaluationConfig, TrainingConfig
@@ -34,7 +34,7 @@ SECTIONS: dict[str, dict[str, type[Settings] | type[BaseModel]]] = {
     "tracking": {"tracking": Tracking},
 }
 """Sections of a sweep file without a `name`; their keys are the fields of these classes."""
-KINDS = (*registry.KINDS, *SECTIONS, "space")
+LISTED_KINDS = (*registry.KINDS, *SECTIONS, "space")
 
 
 def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
@@ -48,7 +48,7 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
         return [
             line for name, path in find_shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))
         ]
-    if kind is not None and kind not in (allowed := (*KINDS, ALL, "sweeps", EXAMPLES)):
+    if kind is not None and kind not in (allowed := (*LISTED_KINDS, ALL, "sweeps", EXAMPLES)):
         nearest = find_nearest(kind, allowed)
         text = f"unknown kind {kind!r}; allowed: {', '.join(allowed)}"
         raise UserError(text + (f"; did you mean {nearest}?" if nearest else ""))
@@ -68,7 +68,7 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
 
     # The metrics of a task are listed, because an objective refers to them.
     lines = []
-    for listed_kind in KINDS if kind == ALL else [kind]:
+    for listed_kind in LISTED_KINDS if kind == ALL else [kind]:
         for title, description in _list_descriptions(listed_kind):
             lines.append(f"{title}: {description.summary}")
             lines += [f"    {field}: {text}" for field, text in description.fields.items()]

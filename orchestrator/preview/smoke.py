@@ -33,7 +33,7 @@ from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation, Progress
 
-MAX_SEEDS = 2  # tried seeds of each structure
+SMOKE_SEEDS = 2  # tried seeds of each structure
 
 
 class SmokeFailed(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
@@ -71,7 +71,7 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
 def try_structures(spec: SweepSpec) -> int:
     """Train each structure for one step and evaluate it once, uncompiled; return the number of structures.
 
-    Each is tried with up to MAX_SEEDS seeds. The structures come from every grid point and from the draws that
+    Each is tried with up to SMOKE_SEEDS seeds. The structures come from every grid point and from the draws that
     `validate` builds. Raises SweepFileError for a sweep that cannot be built, SmokeFailed for the first structure that
     fails.
     """
@@ -83,7 +83,7 @@ def try_structures(spec: SweepSpec) -> int:
         if first.structural_key not in structures:
             structures.add(first.structural_key)
             sections = {**first.to_dict(), "training": {**first.to_dict()["training"], "compile": False}}
-            members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in spec.seeds[:MAX_SEEDS]]
+            members = [MemberConfig.from_dict({**sections, "seed": seed}) for seed in spec.seeds[:SMOKE_SEEDS]]
             _try_structure(members, format_label(configuration.number), files)
     return len(structures)
 

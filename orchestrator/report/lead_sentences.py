@@ -7,7 +7,7 @@ from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.report.tables.seed_comparison_table import describe_verdict
 from orchestrator.results.comparing.seed_comparisons import (
     FIRST_TWO,
-    GROUPS,
+    LENGTH_GROUPS,
     SeedComparison,
     Side,
     compare_sides,
@@ -58,7 +58,7 @@ def _compare_lead(summary: Summary) -> SeedComparison | None:
     if len(rows) < 2 or all(row.score == rows[0].score for row in rows):
         return None
     first, second = (Side(summary, row) for row in rows[:2])
-    questions = (make_question(first, second, group) for group in GROUPS)
+    questions = (make_question(first, second, group) for group in LENGTH_GROUPS)
     question = next((question for question in questions if question.lengths), None)
     if question is None:
         return None

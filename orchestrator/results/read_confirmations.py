@@ -7,7 +7,13 @@ from typing import Any
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import CONFIRMS, collect_planned_seeds, find_confirmations, find_confirmed_sweeps
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.comparing.seed_comparisons import GROUPS, SeedComparison, Side, compare_sides, make_question
+from orchestrator.results.comparing.seed_comparisons import (
+    LENGTH_GROUPS,
+    SeedComparison,
+    Side,
+    compare_sides,
+    make_question,
+)
 from orchestrator.results.confirmation import Confirmation, ConfirmationRow, match_search
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.pack_environments import find_differing_code, record_configurations
@@ -70,7 +76,7 @@ def _compare_first_two(summary: Summary) -> SeedComparison | None:
     if not summary.has_ended or len(sides) < 2:
         return None
     first, second = sides
-    questions = (make_question(first, second, group) for group in GROUPS)
+    questions = (make_question(first, second, group) for group in LENGTH_GROUPS)
     question = next((question for question in questions if question.lengths), None)
     if question is None:
         return None

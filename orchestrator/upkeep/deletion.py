@@ -132,7 +132,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         *(f"the copy {name} and the MLflow runs stay" for name in copies),
         *(f"its confirmation {sibling.folder.name} stays" for sibling in find_confirmations(state)),
         *_describe_continuing(folder),
-        *(f"the report of {s.folder.name} loses these confirmed scores" for s in find_confirmed_sweeps(state)),
+        *(f"the report of {sweep.folder.name} loses these confirmed scores" for sweep in find_confirmed_sweeps(state)),
     ]
     return replace(
         deletion, consequences=tuple(consequences), copies=tuple(copies), published_at=tuple(state.published_at)

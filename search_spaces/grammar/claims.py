@@ -17,12 +17,12 @@ from search_spaces.grammar.values import LENGTHS_SCHEMA, Name, Strict, Text, exp
 Question = Literal["difference", "share", "bound", "equivalence", "ratio", "trend", "fisher"]
 Source = Literal["paper", "ours"]
 SOURCES: tuple[Source, ...] = get_args(Source)
-GROUPS = ("test", "selection", "trained", "unseen", "all")
+CLAIM_GROUPS = ("test", "selection", "trained", "unseen", "all")
 
 
 def _check_lengths(value: Any) -> str | tuple[int, ...]:
     """Return a group of lengths, or distinct lengths; raises a validation error for other values."""
-    if isinstance(value, str) and value in GROUPS:
+    if isinstance(value, str) and value in CLAIM_GROUPS:
         return value
     value = expand_ranges(value)
     if isinstance(value, list) and value and all(is_number(number, whole=True) and number >= 1 for number in value):
@@ -31,7 +31,7 @@ def _check_lengths(value: Any) -> str | tuple[int, ...]:
             return distinct
     raise make_value_error(
         "are not lengths",
-        f"{', '.join(GROUPS)}, or a list of different whole numbers from 1 on, or ranges such as 41-500",
+        f"{', '.join(CLAIM_GROUPS)}, or a list of different whole numbers from 1 on, or ranges such as 41-500",
     )
 
 
@@ -43,7 +43,7 @@ def _check_names(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-_LENGTHS_SCHEMA = {"anyOf": [{"enum": list(GROUPS)}, LENGTHS_SCHEMA]}
+_LENGTHS_SCHEMA = {"anyOf": [{"enum": list(CLAIM_GROUPS)}, LENGTHS_SCHEMA]}
 _NAMES_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 Lengths = Annotated[str | tuple[int, ...], BeforeValidator(_check_lengths), WithJsonSchema(_LENGTHS_SCHEMA)]

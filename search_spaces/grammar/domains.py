@@ -261,11 +261,11 @@ class Normal(Domain):
         return {"normal": [self.mean, self.std], **clips}
 
 
-KINDS: dict[str, type[Domain]] = {
+DOMAINS: dict[str, type[Domain]] = {
     kind.kind: kind for kind in (Choice, Grid, Uniform, LogUniform, OneMinusLogUniform, IntUniform, Normal)
 }
 
-SYNTAX = ", ".join(f"{{{kind.kind}: {kind.syntax}}}" for kind in KINDS.values())
+SYNTAX = ", ".join(f"{{{kind.kind}: {kind.syntax}}}" for kind in DOMAINS.values())
 """The syntax of every domain, for messages."""
 
 
@@ -344,7 +344,7 @@ _WHEN_SCHEMA = {
 
 def make_space_schema() -> dict[str, Any]:
     """Return the JSON Schema of `space`: dotted keys of the open sections, each with a domain."""
-    domain = {"anyOf": [_make_domain_schema(kind) for kind in KINDS.values()]}
+    domain = {"anyOf": [_make_domain_schema(kind) for kind in DOMAINS.values()]}
     return {"type": "object", "patternProperties": {f"^{SECTION_KEY.pattern}$": domain}, "additionalProperties": False}
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from search_spaces.grammar.domains import KINDS, SYNTAX, Choice, Domain, Grid, When, is_number, make_value_key
+from search_spaces.grammar.domains import DOMAINS, SYNTAX, Choice, Domain, Grid, When, is_number, make_value_key
 from search_spaces.grammar.problems import (
     ABSENT,
     SECTION_KEY,
@@ -31,24 +31,24 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
         return {}
     domains = {}
     is_random = any(
-        isinstance(raw_domain, dict) and raw_domain.keys() & (KINDS.keys() - {"grid"}) for raw_domain in raw.values()
+        isinstance(raw_domain, dict) and raw_domain.keys() & (DOMAINS.keys() - {"grid"}) for raw_domain in raw.values()
     )
 
     # A domain below an invalid key is still read, because it may have problems of its own.
     for key, raw_domain in raw.items():
         is_valid = check_key("space", key, raw, sections, findings)
-        if not is_valid and not (isinstance(raw_domain, dict) and raw_domain.keys() & KINDS.keys()):
+        if not is_valid and not (isinstance(raw_domain, dict) and raw_domain.keys() & DOMAINS.keys()):
             continue  # a second problem, that the value is no domain, would mislead
         domain = _parse_domain(join_key_path("space", key), raw_domain, findings, "choice" if is_random else "grid")
         if is_valid and domain is not None:
             domains[key] = domain
 
-    # A circle of conditions has no order of drawing, so its keys are left out.
+    # A cycle of conditions has no order of drawing, so its keys are left out.
     for key, domain in domains.items():
         for other, values in domain.when.items():
             key_path = join_key_path(f"space.{key}.when", other)
             _check_condition(key_path, other, values, domains, list(raw), sections, findings)
-    for key in _find_circular_keys(domains, findings):
+    for key in _find_cyclic_keys(domains, findings):
         del domains[key]
     points = math.prod(len(domain.values) for domain in domains.values() if isinstance(domain, Grid))
     if points > MAX_GRID_POINTS:
@@ -107,18 +107,18 @@ def _parse_domain(key_path: str, raw: Any, findings: Findings, list_kind: str) -
         return None
 
     # Without a domain, or with several, suggest what was probably meant: a dotted key, a similar name, a list.
-    kinds = [name for name in raw if name in KINDS]
+    kinds = [name for name in raw if name in DOMAINS]
     if len(kinds) != 1:
         nested = next((name for name, inner in raw.items() if isinstance(inner, dict)), None)
         dotted = f"{key_path.removeprefix('space.')}.{nested}, with dots" if nested and not kinds else None
-        similar = [find_nearest_name(name, KINDS, cutoff=0.85) for name in raw]
+        similar = [find_nearest_name(name, DOMAINS, cutoff=0.85) for name in raw]
         nearest = None if kinds else next(filter(None, [*similar, _guess_domain(raw, list_kind)]), dotted)
         message = f"has {len(kinds)} domains ({', '.join(kinds)}); keep one" if kinds else "needs a domain"
         report("", message, given=raw, allowed=SYNTAX, nearest=nearest)
         return None
 
     # A domain with an unknown option is read nevertheless, so that all of its problems are reported together.
-    kind = KINDS[kinds[0]]
+    kind = DOMAINS[kinds[0]]
     options = (*kind.options, "when")
     unknown = [name for name in raw if name not in (kind.kind, *options)]
     for name in unknown:
@@ -149,7 +149,7 @@ def _guess_domain(raw: Any, list_kind: str) -> str | None:
 
     # Ray Tune and Optuna write domains as calls: uniform(0, 1).
     name, bracket, values = str(raw).rstrip(") ").partition("(")
-    if bracket and (called := find_nearest_name(name.strip(), KINDS, cutoff=0.85)):
+    if bracket and (called := find_nearest_name(name.strip(), DOMAINS, cutoff=0.85)):
         return f"{{{called}: [{values}]}}"
     if isinstance(raw, list) and raw:
         return f"{{{list_kind}: {format_value(raw, 40)}}}"
@@ -231,10 +231,10 @@ def check_conditions_on_fixed_keys(space: dict[str, Domain], sections: dict[str,
                 )
 
 
-def _find_circular_keys(domains: dict[str, Domain], findings: Findings) -> list[str]:
-    """Record circular conditions, and return the keys of the circles."""
-    # Keys are removed in an order in which they could be drawn, until only circles are left.
-    circular_keys: list[str] = []
+def _find_cyclic_keys(domains: dict[str, Domain], findings: Findings) -> list[str]:
+    """Record cyclic conditions, and return the keys of the cycles."""
+    # Keys are removed in an order in which they could be drawn, until only cycles are left.
+    cyclic_keys: list[str] = []
     open_conditions = {key: [other for other in domain.when if other in domains] for key, domain in domains.items()}
     while open_conditions:
         if free_keys := [
@@ -244,19 +244,19 @@ def _find_circular_keys(domains: dict[str, Domain], findings: Findings) -> list[
                 del open_conditions[key]
             continue
 
-        # Every remaining key waits for another, so following them leads into a circle.
+        # Every remaining key waits for another, so following them leads into a cycle.
         trail = [next(iter(open_conditions))]
         while (
             next_key := next(other for other in open_conditions[trail[-1]] if other in open_conditions)
         ) not in trail:
             trail.append(next_key)
-        circle = trail[trail.index(next_key) :]
-        message = f"conditions must not be circular: {' -> '.join([*circle, next_key])}"
+        cycle = trail[trail.index(next_key) :]
+        message = f"conditions must not form a cycle: {' -> '.join([*cycle, next_key])}"
         findings.add(f"space.{next_key}.when", message)
-        circular_keys += circle
-        for key in circle:
+        cyclic_keys += cycle
+        for key in cycle:
             del open_conditions[key]
-    return circular_keys
+    return cyclic_keys
 
 
 def find_drawn_sections(data: dict[str, Any]) -> set[str]:
@@ -273,7 +273,7 @@ def find_drawn_sections(data: dict[str, Any]) -> set[str]:
 def check_misplaced_domains(sections: dict[str, Any], findings: Findings) -> None:
     """Record sections whose value is a domain, such as `model: {grid: [...]}`, which belongs under `space`."""
     for section, value in sections.items():
-        kind = next((name for name in value if name in KINDS), None) if isinstance(value, dict) else None
+        kind = next((name for name in value if name in DOMAINS), None) if isinstance(value, dict) else None
         if kind and not value.keys() - {kind, "when"} and isinstance(value[kind], list):
             findings.add(section, f"a {kind} belongs under space", nearest=f"space: {{{section}: {{{kind}: ...}}}}")
             findings.mark_doubtful(section)

@@ -20,7 +20,7 @@ from orchestrator.code.user_code import UserCodeError, find_module
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, UnexpectedEntry
 from orchestrator.figures import drawing
 from orchestrator.record.files.curves import read_curves
-from orchestrator.record.ledger.fields import KINDS
+from orchestrator.record.ledger.fields import RECORD_KINDS
 from orchestrator.record.ledger.folders import IN_PLACE_FILES, SWEEP_FOLDERS, find_in_storage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode_record, encode_record, read_records
@@ -97,7 +97,7 @@ def test_a_specification_that_takes_minutes_to_parse_is_damage(folder: Path, ori
 def test_a_missing_field_is_named_with_its_line(folder: Path, original: Path) -> None:
     records = read_records(original)
     for first in {one.kind: one for one in reversed(records)}.values():
-        for field in KINDS[first.kind]:
+        for field in RECORD_KINDS[first.kind]:
             fields = {name: value for name, value in first.fields.items() if name != field}
             rewrite(folder, original, lambda one, seq=first.seq, less=fields: less if one.seq == seq else one.fields)
             with pytest.raises(DamagedLedger, match=rf"^{folder / LEDGER_FILE}:{first.seq + 1}: .*{field}"):

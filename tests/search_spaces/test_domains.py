@@ -24,7 +24,7 @@ from search_spaces import (
     read_sweep,
     select_active_values,
 )
-from search_spaces.grammar.domains import KINDS
+from search_spaces.grammar.domains import DOMAINS
 
 Refuse = Callable[..., tuple[FileProblem, ...]]
 SPACE = """\
@@ -86,7 +86,7 @@ def test_what_is_no_domain_is_answered_by_the_one_that_is_meant(
     drawn = "  model.dropout: {uniform: [0, 1]}\n  model.width:"
     [problem] = problems(with_space(f"{drawn} {written}"))
     assert load_sweep(with_space(f"{drawn} {problem.nearest}")).space["model.width"] == meant
-    assert problem.allowed is not None and all(f"{{{kind}: [" in problem.allowed for kind in KINDS)
+    assert problem.allowed is not None and all(f"{{{kind}: [" in problem.allowed for kind in DOMAINS)
 
 
 def test_a_list_without_random_domains_beside_it_means_a_grid(with_space, problems) -> None:

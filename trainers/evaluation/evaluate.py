@@ -249,7 +249,9 @@ def _select_weights(averages: Sequence[Tensor], stacked_members: range) -> Tenso
 
 def _join_rows(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
     """Return the scores of all rows, (M, B, ...) by name, from those of the pieces."""
-    return pieces[0] if len(pieces) == 1 else {name: torch.cat([p[name] for p in pieces], dim=1) for name in pieces[0]}
+    if len(pieces) == 1:
+        return pieces[0]
+    return {name: torch.cat([piece[name] for piece in pieces], dim=1) for name in pieces[0]}
 
 
 def choose_piece_sizes(pack: Pack, batch: Batch) -> tuple[int, int]:
@@ -292,7 +294,9 @@ def _derive_metrics(
     lengths = tuple(length for length in pack.lengths if length in distribution.lengths)
     columns = [pack.lengths.index(length) for length in lengths]
     names = {
-        m.base: (k, name) for k, (name, m) in enumerate(pack.metrics.items()) if m.distribution == distribution.name
+        metric.base: (k, name)
+        for k, (name, metric) in enumerate(pack.metrics.items())
+        if metric.distribution == distribution.name
     }
 
     # Earlier evaluations are views, which copy only what the task reads.

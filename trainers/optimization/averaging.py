@@ -279,7 +279,10 @@ class NormMatched(Bema):
         bema_views = layout.views(buffers[2])
         for name, value in views.items():
             if self.parameters is None or name in self.parameters:
-                norms = [torch.linalg.vector_norm(v.reshape(len(v), -1), dim=1) for v in (value, bema_views[name])]
+                norms = [
+                    torch.linalg.vector_norm(weights.reshape(len(weights), -1), dim=1)
+                    for weights in (value, bema_views[name])
+                ]
                 factor = torch.where(norms[0] > 0, norms[1] / norms[0], 1.0)
                 views[name] = value * factor.reshape(-1, *[1] * (value.dim() - 1))
         return layout.flat(views)

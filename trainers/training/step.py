@@ -132,12 +132,11 @@ def compute_gradients(
     """
     # The noise of a slice is that of its rows in the batch, so accumulation does not change random numbers.
     noise = make_training_noise(pack, step)
-    slices = [
-        (rows, noise and replace(noise, first=first, total=None if rows is batch else count, part=part))
-        for part, batch in enumerate(batches)
-        for count in (batch.tokens.shape[1],)
-        for first, rows in _split_rows(batch, pack.training.accumulation)
-    ]
+    slices = list[tuple[Batch, Noise | None]]()
+    for part, batch in enumerate(batches):
+        for first, rows in _split_rows(batch, pack.training.accumulation):
+            total = None if rows is batch else batch.tokens.shape[1]
+            slices.append((rows, noise and replace(noise, first=first, total=total, part=part)))
 
     # A single slice differentiates the mean: the sum divided afterwards would have other bits.
     if len(slices) == 1:

@@ -16,7 +16,7 @@ from orchestrator.plan.configurations import assign_values
 from orchestrator.plan.domains import find_range
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, SweepSpec, select_active_values
-from search_spaces.grammar.domains import KINDS, Choice, Domain, Grid, make_value_key
+from search_spaces.grammar.domains import DOMAINS, Choice, Domain, Grid, make_value_key
 from search_spaces.grammar.problems import (
     Findings,
     format_value,
@@ -93,7 +93,7 @@ def _suggest_space_entry(problem: Problem, given: Any) -> str | None:
     if problem.message == "unknown key" or "list" in (problem.allowed or "list"):
         return None
     domain = {"choice": given} if isinstance(given, list) and len(given) > 1 else given
-    if not isinstance(domain, dict) or not any(name in KINDS for name in domain):
+    if not isinstance(domain, dict) or not any(name in DOMAINS for name in domain):
         return None
     return (
         f"space: {{{problem.key}: {{{', '.join(f'{name}: {format_value(value)}' for name, value in domain.items())}}}}}"

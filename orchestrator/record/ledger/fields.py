@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.record.ledger.folders import WEIGHTS_FOLDER, is_inside
 
-KINDS: Mapping[str, tuple[str, ...]] = {
+RECORD_KINDS: Mapping[str, tuple[str, ...]] = {
     # The sweep at its start; the code and the environment of a resume; the specification of an extension.
     "sweep": ("name", "study", "spec", "spec_hash", "provenance"),
     "resume": ("provenance",),
@@ -48,11 +48,11 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # of a configuration or pack; part of file names
 
 
-def find_problem(kind: str, fields: Mapping[str, Any]) -> str | None:
+def find_record_problem(kind: str, fields: Mapping[str, Any]) -> str | None:
     """Return the problem of a record with the name of the field; None if the record is valid."""
-    if kind not in KINDS:
+    if kind not in RECORD_KINDS:
         return f"unknown kind of record {kind!r}"
-    if missing := next((name for name in KINDS[kind] if name not in fields), None):
+    if missing := next((name for name in RECORD_KINDS[kind] if name not in fields), None):
         return f"record of kind {kind} has no field {missing!r}"
 
     # Names that become parts of file names.

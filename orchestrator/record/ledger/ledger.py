@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.errors import LedgerError, SweepExists, TakenLedger, UserError, refuse_unwritable
-from orchestrator.record.ledger.fields import KINDS
+from orchestrator.record.ledger.fields import RECORD_KINDS
 from orchestrator.record.ledger.folders import refuse_unexpected_files, refuse_unexpected_folders
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import (
@@ -122,8 +122,8 @@ class Ledger:
 
         After a crash the ledger has the first few records, or all.
         """
-        if kind not in KINDS:
-            raise ValueError(f"unknown kind of record {kind!r}; known: {', '.join(sorted(KINDS))}")
+        if kind not in RECORD_KINDS:
+            raise ValueError(f"unknown kind of record {kind!r}; known: {', '.join(sorted(RECORD_KINDS))}")
         with self._write_lock:
             if self._closed_reason is not None:
                 raise LedgerError(f"{self.path}: {self._closed_reason}; nothing more can be recorded")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import DamagedLedger, LedgerError, UserError
-from orchestrator.record.ledger.fields import find_problem
+from orchestrator.record.ledger.fields import find_record_problem
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.entities import PackState
@@ -52,7 +52,7 @@ class SweepLineage:
 def read_lineage(folder: Path) -> SweepLineage:
     """Return the lineage of the sweep in `folder`. Raises what `read_first_record` raises, and DamagedLedger."""
     record = read_first_record(folder)
-    if problem := find_problem(record.kind, record.fields):
+    if problem := find_record_problem(record.kind, record.fields):
         raise DamagedLedger(folder / LEDGER_FILE, 1, problem)
 
     # A sweep that confirms none is the root of its own chain.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.errors import DamagedLedger
-from orchestrator.record.ledger.fields import find_problem
+from orchestrator.record.ledger.fields import find_record_problem
 from orchestrator.record.ledger.records import INLINE_SCHEMA, LEDGER_FILE, SCHEMA, Record, encode_record, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import repackings
@@ -89,7 +89,7 @@ class SweepState:
         Raises DamagedLedger if the kind is unknown, a field is missing, a path points out of the sweep folder, or the
         record contradicts earlier records.
         """
-        if problem := find_problem(record.kind, record.fields):
+        if problem := find_record_problem(record.kind, record.fields):
             raise self._make_damage_error(record, problem)
 
         # The training total is updated by the change of one pack: a sum over thousands for each record would be slow.

@@ -35,7 +35,7 @@ from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric
 from orchestrator.text.wording import compact_value, format_label, shorten_keys
 
 MAX_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
-GROUPS = ("trained", "selection", "test")
+SHOWN_GROUPS = ("trained", "selection", "test")
 
 Floats = npt.NDArray[np.float32]
 
@@ -65,7 +65,7 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             "infinite": summary.infinity_text,
         },
         "configurations": configurations,
-        "groups": [{name: [*getattr(lengths, name)] for name in GROUPS} for lengths in groups],
+        "groups": [{name: [*getattr(lengths, name)] for name in SHOWN_GROUPS} for lengths in groups],
         "table": make_cells(
             summary.rows,
             [*make_identity_columns(summary), *make_value_columns(summary), *make_result_columns(summary)],

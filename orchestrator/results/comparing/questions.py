@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from orchestrator.errors import UserError
-from orchestrator.results.comparing.seed_comparisons import GROUPS, Question, Side, make_question
+from orchestrator.results.comparing.seed_comparisons import LENGTH_GROUPS, Question, Side, make_question
 from orchestrator.results.scoring.length_groups import parse_lengths
 from orchestrator.text.wording import format_ranges
 from trainers.errors import find_nearest
@@ -42,7 +42,7 @@ def make_questions(
 
     # A configuration may lack a group of lengths, but requested lengths must be common to all.
     if lengths is None:
-        groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in GROUPS]
+        groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in LENGTH_GROUPS]
         return [questions for questions in groups if any(question.lengths for question in questions)]
     common_lengths = find_common_lengths(pairs, metric)
     chosen_lengths = parse_lengths(
@@ -50,7 +50,7 @@ def make_questions(
     )
     return [
         [
-            replace(make_question(*pair, GROUPS[0], metric, average), group=REQUESTED, lengths=chosen_lengths)
+            replace(make_question(*pair, LENGTH_GROUPS[0], metric, average), group=REQUESTED, lengths=chosen_lengths)
             for pair in pairs
         ]
     ]

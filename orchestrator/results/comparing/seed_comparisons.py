@@ -18,7 +18,7 @@ from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from orchestrator.statistics.quartiles import Floats
 from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
 
-GROUPS = ("test", "selection", "trained")  # test lengths, which influence no choice, come first
+LENGTH_GROUPS = ("test", "selection", "trained")  # test lengths, which influence no choice, come first
 MAX_ALL_PAIRS = 6  # up to this many configurations, every pair is compared
 MAX_AGAINST_FIRST = 20  # of more, this many are compared with the first
 FAILED = "a seed failed, and with it the configuration (objective.failed_seeds: fail)"
@@ -122,7 +122,7 @@ def compare_seeds(summary: Summary) -> tuple[SeedComparison, ...]:
     # Each group of lengths is a question of its own, so the correction is over the pairs of a group.
     comparisons = []
     for family, family_pairs in families.items():
-        for group in GROUPS:
+        for group in LENGTH_GROUPS:
             group_comparisons = [
                 compare_sides(Side(summary, first), Side(summary, second), question, family)
                 for first, second in family_pairs

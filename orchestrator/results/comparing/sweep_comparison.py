@@ -12,7 +12,7 @@ from orchestrator.results.comparing.questions import REQUESTED, Pair, find_commo
 from orchestrator.results.comparing.seed_comparisons import (
     ALL_FAILED,
     FAILED,
-    GROUPS,
+    LENGTH_GROUPS,
     Question,
     SeedComparison,
     Side,
@@ -156,7 +156,7 @@ def compare_sweeps(
     )
 
 
-def _compare_best(first: Summary, second: Summary, matched: Question) -> SeedComparison | None:
+def _compare_best(first: Summary, second: Summary, matched_question: Question) -> SeedComparison | None:
     """Compare the configurations ranked first in two sweeps by the question of the `matched` ones.
 
     None if a sweep has a single configuration or has not ended, or if one of the two lacks what the question needs.
@@ -166,12 +166,12 @@ def _compare_best(first: Summary, second: Summary, matched: Question) -> SeedCom
         return None
 
     # Unlike matched configurations, these two may have different tasks, and so different metrics and lengths.
-    lengths = ",".join(map(str, matched.lengths)) if matched.group == REQUESTED else None
+    lengths = ",".join(map(str, matched_question.lengths)) if matched_question.group == REQUESTED else None
     try:
-        groups = make_questions([(sides[0], sides[1])], matched.metric, matched.average, lengths)
+        groups = make_questions([(sides[0], sides[1])], matched_question.metric, matched_question.average, lengths)
     except UserError:
         return None
-    question = next((questions[0] for questions in groups if questions[0].group == matched.group), None)
+    question = next((questions[0] for questions in groups if questions[0].group == matched_question.group), None)
     return compare_sides(sides[0], sides[1], question, BEST_AGAINST_BEST) if question else None
 
 
@@ -317,7 +317,7 @@ def _make_match_key(
 def _make_question_at(pair: Pair, question: Question, length: int) -> Question:
     """Return the question at one length, with the group of that length."""
     groups = pair[0].summary.find_length_groups(pair[0].row, question.metric)
-    group = next((name for name in GROUPS if length in getattr(groups, name)), "other")
+    group = next((name for name in LENGTH_GROUPS if length in getattr(groups, name)), "other")
     return replace(question, group=group, lengths=(length,), reduce="mean")
 
 

@@ -31,16 +31,16 @@ Scores = Mapping[str, Sequence[float]]
 
 
 def compute_scores_at_step(
-    curves: pd.DataFrame, objective: Objective, step: int, names: Sequence[str], seeds: Sequence[int]
+    curves: pd.DataFrame, objective: Objective, step: int, config_ids: Sequence[str], seeds: Sequence[int]
 ) -> dict[str, list[float]]:
-    """Return the scores of `seeds` of the configurations `names` as if training ended at `step`.
+    """Return the scores of `seeds` of the configurations `config_ids` as if training ended at `step`.
 
     `curves` may have later steps. If all members of a pack had stopped early, its seeds have no evaluation at the step.
     They have the score of their next evaluation, which repeats the last values.
     """
     # Rows are sorted by step: the first one at or after the step of the rung is the last evaluation that counts.
     judged_values = compute_judged_values(curves, objective)
-    judged_values = judged_values[judged_values["config_id"].isin(names)]
+    judged_values = judged_values[judged_values["config_id"].isin(config_ids)]
     is_before = judged_values["step"] < step
     last_evaluations = judged_values[~is_before].drop_duplicates(["config_id", "seed"]).assign(step=step)
     earlier_evaluations = judged_values[is_before].merge(
@@ -54,7 +54,7 @@ def compute_scores_at_step(
     )
     rows = chosen_evaluations[["config_id", "seed", "value"]].itertuples(index=False, name=None)
     scores = {(config_id, seed): value for config_id, seed, value in rows}
-    return {name: [float(scores.get((name, seed), math.nan)) for seed in seeds] for name in names}
+    return {config_id: [float(scores.get((config_id, seed), math.nan)) for seed in seeds] for config_id in config_ids}
 
 
 def decide_rung(current: Scores, earlier: Scores, rungs: Rungs, objective: Objective) -> RungOutcome:
@@ -65,29 +65,34 @@ def decide_rung(current: Scores, earlier: Scores, rungs: Rungs, objective: Objec
     # Failed configurations are pruned, so only the others need improvements and spreads.
     policy = objective.failed_seeds
     sign = 1.0 if objective.direction == "minimize" else -1.0
-    scored = {name: score_configuration(scores, objective) for name, scores in current.items()}
-    alive_losses = {name: sign * score.score for name, score in scored.items() if not score.is_failed}
+    scored = {config_id: score_configuration(scores, objective) for config_id, scores in current.items()}
+    alive_losses = {config_id: sign * score.score for config_id, score in scored.items() if not score.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()
     with np.errstate(invalid="ignore"):  # inf - inf, not reached at either step, counts as a failed seed
-        for name in alive_losses:
-            gains = sign * (np.array(earlier[name]) - np.array(current[name]))
-            improvements[name] = summarize_seeds(gains, policy, "maximize").median
-            spreads[name] = float(np.subtract(scored[name].quartiles.q75, scored[name].quartiles.q25))
+        for config_id in alive_losses:
+            gains = sign * (np.array(earlier[config_id]) - np.array(current[config_id]))
+            improvements[config_id] = summarize_seeds(gains, policy, "maximize").median
+            spreads[config_id] = float(np.subtract(scored[config_id].quartiles.q75, scored[config_id].quartiles.q25))
 
     # The share is of all configurations, so a failed one does not reduce how many others continue.
     best = keep_best(alive_losses, rungs.count_kept(len(current)))
     guarded = tuple(
-        name for name in alive_losses if rungs.guard and name not in best and improvements[name] > spreads[name]
+        config_id
+        for config_id in alive_losses
+        if rungs.guard and config_id not in best and improvements[config_id] > spreads[config_id]
     )
 
     # A ledger has no NaN: failed configurations have None.
     def to_recorded(values: Mapping[str, float]) -> dict[str, float | None]:
-        return {name: None if math.isnan(values.get(name, math.nan)) else values[name] for name in current}
+        return {
+            config_id: None if math.isnan(values.get(config_id, math.nan)) else values[config_id]
+            for config_id in current
+        }
 
     return RungOutcome(
-        survivors=tuple(name for name in current if name in best or name in guarded),
+        survivors=tuple(config_id for config_id in current if config_id in best or config_id in guarded),
         guarded=guarded,
-        values=to_recorded({name: scored[name].score for name in alive_losses}),
+        values=to_recorded({config_id: scored[config_id].score for config_id in alive_losses}),
         improvements=to_recorded(improvements),
         spreads=to_recorded(spreads),
     )

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.effects.design import Design, Kind
 from search_spaces import Search
-from search_spaces.grammar.domains import KINDS
+from search_spaces.grammar.domains import DOMAINS
 
 
 def read_design(state: SweepState) -> Design:
@@ -49,7 +49,7 @@ def get_domain_kind(domain: Any) -> str:
     """Return the kind of a resolved domain, such as "grid"; "listed" for None, a key of search.listed."""
     if domain is None:
         return "listed"
-    return next((kind for kind in KINDS if isinstance(domain, Mapping) and kind in domain), "choice")
+    return next((kind for kind in DOMAINS if isinstance(domain, Mapping) and kind in domain), "choice")
 
 
 def count_grid_points(spec: Mapping[str, Any]) -> int:

@@ -25,7 +25,7 @@ from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
 from trainers.evaluation.results import Evaluation, Progress
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-HEARTBEAT_SECONDS = 1.0  # a report costs the driver a few milliseconds
+PROGRESS_SECONDS = 1.0  # a report costs the driver a few milliseconds
 
 
 class PackReporter:
@@ -40,7 +40,7 @@ class PackReporter:
         work: PackWork,
         send: Callable[[str, Any], None],
         watchdog: Watchdog | LocalWatchdog,
-        progress_interval: float = HEARTBEAT_SECONDS,
+        progress_interval: float = PROGRESS_SECONDS,
     ) -> None:
         self._work = work
         self._send = send

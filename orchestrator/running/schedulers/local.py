@@ -87,7 +87,7 @@ class LocalScheduler:
         self.driver = driver
         while True:
             # If no worker is busy although packs could be handed out, the driver has none left.
-            self.hand_out()
+            self.hand_out_packs()
             busy = {worker.connection: worker for worker in self.workers if worker.pack_id is not None}
             if not busy:
                 if self.driver.has_ended():
@@ -99,7 +99,7 @@ class LocalScheduler:
                 self.handle_message(busy[connection])  # type: ignore[index]
             self.driver.tick()
 
-    def hand_out(self) -> None:
+    def hand_out_packs(self) -> None:
         """Give packs to idle workers while there are packs."""
         while sum(worker.pack_id is not None for worker in self.workers) < self.cluster.workers:
             pack = self.retry_queue.popleft() if self.retry_queue else self.driver.take_next_pack()
@@ -127,14 +127,14 @@ class LocalScheduler:
         for worker in [worker for worker in self.workers if worker.pack_id is None]:
             if not worker.connection.poll():  # an idle worker sends nothing: readable means closed
                 return worker
-            self.remove(worker)
+            self.remove_worker(worker)
         worker = _Worker(self.start_worker())
         if self.free_gpu_slots:
             worker.gpu_slot = self.free_gpu_slots.popleft()
         self.workers.append(worker)
         return worker
 
-    def remove(self, worker: _Worker) -> None:
+    def remove_worker(self, worker: _Worker) -> None:
         """Remove a dead worker; its GPUs are free for another."""
         worker.connection.close()
         self.workers.remove(worker)
@@ -173,7 +173,7 @@ class LocalScheduler:
 
     def handle_dead_worker(self, worker: _Worker, pack_id: str) -> None:
         """Forget a worker that died, and queue its pack again or report its death."""
-        self.remove(worker)
+        self.remove_worker(worker)
         if worker.has_begun or self.lost_workers[pack_id] >= _MAX_LOST_WORKERS:
             self.handle_death(pack_id, worker.work, Death(message=WORKER_DIED, retry="always"))
             return

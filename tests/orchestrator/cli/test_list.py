@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.preview.names import SECTIONS, describe_names
 from search_spaces import Budget, Objective, Resources, Search, SweepSpec, load_sweep
-from search_spaces.grammar.domains import KINDS as DOMAINS
+from search_spaces.grammar.domains import DOMAINS
 from tests.command_line import refused
 from trainers.settings.descriptions import format_yaml
 from trainers.settings.registry import KINDS

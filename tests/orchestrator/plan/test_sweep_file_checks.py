@@ -316,7 +316,7 @@ def test_a_usual_abbreviation_has_the_key_it_means():
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("space.model.width={choice: [8, 16], when: {model.width: 8}}", "circular: model.width -> model.width"),
+        ("space.model.width={choice: [8, 16], when: {model.width: 8}}", "cycle: model.width -> model.width"),
         ("space.evaluation={grid: [null, {samples: 5}]}", r"space.evaluation.grid\[0\]: None is not a mapping"),
         ("space={training: {grid: [fast]}}", r"space.training.grid\[0\]: 'fast' is not a mapping"),
     ],

@@ -213,7 +213,7 @@ def test_the_contract_is_checked_from_the_command_line(written, monkeypatch, cap
     assert check.main(["own_good", "own_bad"]) == 1
     both = capsys.readouterr().out
     assert both.startswith("average own_average: good\naverage x: ")
-    assert "1 examples of its docstring fail" in both and "Got:\n    2" in both
+    assert "docstring that fail: 1" in both and "Got:\n    2" in both
     assert check.main(["own_other"]) == 0 and capsys.readouterr().out == "average other: good\n"
     assert check.main([]) == 2 and check.main(["own_nowhere"]) == 2
     assert "own_nowhere cannot be imported" in capsys.readouterr().err

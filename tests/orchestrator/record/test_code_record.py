@@ -126,7 +126,7 @@ def test_a_diff_that_is_too_large_is_not_kept(repository, recorded, tmp_path, mo
 
 
 def test_files_that_are_too_large_are_named_and_not_copied(plain, recorded, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(code_record, "MAX_COPY_BYTES", 900)
+    monkeypatch.setattr(code_record, "MAX_CODE_COPY_BYTES", 900)
     (plain / "small_one.py").write_text("A = 1\n")
     (plain / "large_one.py").write_text("".join(f"A{n} = {n**9}\n" for n in range(300)))
     record = recorded(plain, "small_one", "large_one")

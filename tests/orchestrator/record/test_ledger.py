@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, OlderLedger, SweepExists, UserError
-from orchestrator.record.ledger.fields import KINDS
+from orchestrator.record.ledger.fields import RECORD_KINDS
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, SCHEMA, Record, decode_record, encode_record, read_records
 from tests.orchestrator.record.ledgers import FIRST, same
@@ -25,7 +25,7 @@ plain = st.recursive(
     max_leaves=6,
 )
 fields = st.dictionaries(keys, plain, max_size=3)
-records = st.lists(st.tuples(st.sampled_from(sorted(KINDS.keys() - {"sweep"})), fields), max_size=5)
+records = st.lists(st.tuples(st.sampled_from(sorted(RECORD_KINDS.keys() - {"sweep"})), fields), max_size=5)
 
 
 def lines(several: list[tuple[str, dict[str, object]]]) -> list[bytes]:

@@ -13,7 +13,7 @@ from PIL import Image
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.seed_comparison_table import describe_verdict
 from orchestrator.report.write_report import write_report
-from orchestrator.results.comparing.seed_comparisons import GROUPS, Side, compare_sides, make_question
+from orchestrator.results.comparing.seed_comparisons import LENGTH_GROUPS, Side, compare_sides, make_question
 from orchestrator.results.make_summary import summarize
 from tests.browser import Browser, needs_browser
 from tests.orchestrator.running.deaths import kill
@@ -319,12 +319,12 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
     shown = page.read("[...document.querySelectorAll('#comparison tbody tr')].map(e => ({...e.dataset}))")
     result = summarize(SweepState.load(built.folder))
     first, second = (Side(result, result.rows[c]) for c in pair)
-    assert [one["group"] for one in shown] == list(GROUPS)
-    tested = compare_sides(first, second, make_question(first, second, GROUPS[0]), "")
+    assert [one["group"] for one in shown] == list(LENGTH_GROUPS)
+    tested = compare_sides(first, second, make_question(first, second, LENGTH_GROUPS[0]), "")
     said = page.read("document.querySelector('#comparison .verdict').textContent")
     names = {"first": f"#{first.row.number} ", "second": f"#{second.row.number} "}
     assert said.startswith(names.get(tested.verdict, "Inconclusive"))
-    for one, group in zip(shown, GROUPS, strict=True):
+    for one, group in zip(shown, LENGTH_GROUPS, strict=True):
         outcome = compare_sides(first, second, make_question(first, second, group), "").outcome
         assert int(one["n"]) == outcome.n
         for name in ("difference", "low", "high", "level", "p"):

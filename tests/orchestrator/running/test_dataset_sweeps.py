@@ -103,7 +103,7 @@ def test_a_sweep_keeps_its_data_and_goes_on_with_the_copies(study: Path, tmp_pat
 def test_large_data_are_read_where_they_are(
     study: Path, tmp_path: Path, lengthwise, anew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "MAX_COPY_BYTES", 10)
+    monkeypatch.setattr(engine, "MAX_DATA_COPY_BYTES", 10)
     anew("run", study / "stored.yaml", "--storage", tmp_path)
     folder = tmp_path / "stored"
     assert records(folder, "sweep")[0].fields["code"]["modules"][0]["installed"] is True

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.record.files.curves import read_curves
-from orchestrator.record.ledger.fields import find_problem
+from orchestrator.record.ledger.fields import find_record_problem
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
@@ -322,7 +322,7 @@ def test_a_sweep_without_rungs_keeps_its_hash_and_rungs_are_resolved(tiny):
 def test_a_record_of_a_rung_is_checked(played, tmp_path):
     race = played(*RATES, HALVING, pack=8).folder
     (fields, *_) = [record.fields for record in read_records(race) if record.kind == "rung"]
-    assert "spreads" in find_problem("rung", {name: one for name, one in fields.items() if name != "spreads"})
+    assert "spreads" in find_record_problem("rung", {name: one for name, one in fields.items() if name != "spreads"})
     for change, said in (({"step": 15}, "not at the next rung"), ({"survivors": ["x"]}, "unknown configuration x")):
         state = SweepState.replay(race, [r for r in read_records(race) if r.kind != "rung"])
         with (
