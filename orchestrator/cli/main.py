@@ -109,7 +109,7 @@ def declare_global_options(
         typer.Option("--version", callback=_print_versions, is_eager=True, help="Print versions, for a bug report."),
     ] = False,
 ) -> None:
-    """Length-generalization studies of small transformers: many seeds, many configurations, median curves."""
+    """Sweeps for length generalization: many configurations and seeds of a script or of small models, median curves."""
 
 
 @app.command(rich_help_panel=options.BEGIN)

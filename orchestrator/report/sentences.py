@@ -93,9 +93,9 @@ def describe_status(summary: Summary) -> str:
     if summary.seeds_failed:
         crashed = sum(row.seeds_crashed for row in summary.rows)
         policy = FAILED_SEEDS[summary.objective.failed_seeds]
-        failed = (
-            f"{summary.seeds_failed} failed ({summary.seeds_failed - crashed} diverged, {crashed} crashed; {policy})"
-        )
+        counts = {"diverged": summary.seeds_failed - crashed, "crashed": crashed}
+        reasons = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count)
+        failed = f"{summary.seeds_failed} failed ({reasons}; {policy})"
 
     # Pruned and stopped members have fewer steps on purpose, which is no failure.
     done = summary.complete_configurations

@@ -83,9 +83,10 @@ class PackEnvironments:
         warnings = []
 
         # Either may change results, by a changed line or by the rounding of another machine or library version.
-        if changed_parts := self.changed_code:
+        modules = [key.removeprefix(MODULE) for key in self.differing if key.startswith(MODULE)]
+        if changed_parts := self.changed_code or modules:
             warnings.append(f"packs were trained with different code ({join_first_few(changed_parts)})")
-        if keys := self.differing:
+        if keys := [key for key in self.differing if not key.startswith(MODULE)]:
             count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
             warnings.append(
                 f"packs ran in {format_count(count, 'environment')}, which differ in {join_first_few(keys, maximum=8)}"

@@ -90,7 +90,7 @@ def make_listed_spec(
     target = parent / spec.name  # as the user typed it
     if (target / LEDGER_FILE).exists():
         advice = advise_existing(SweepState.load(target), target)
-        raise SweepExists(f"{target} already has a sweep; {advice}\nor choose another --name")
+        raise SweepExists(f"{target} already has a sweep; it {advice}\nor choose another --name")
     pairs = zip(recorded, draw_configurations(spec, range(count_configurations(spec))), strict=True)
     refuse_changed_defaults(
         spec, [replace(configuration, values=draw.values) for configuration, draw in pairs], subject

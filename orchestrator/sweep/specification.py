@@ -50,19 +50,19 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
         if edited_code := [*_list_edited_modules(spec, state), *_list_edited_files(state)]:
             changed = f"{join_first_few(edited_code)} changed after {folder} was trained"
             advice = advise_existing(state, folder, has_changed_code=True)
-            raise SweepExists(f"{changed}; to train the changed code, add --name NAME; the old sweep: {advice}")
+            raise SweepExists(f"{changed}; to train the changed code, add --name NAME; the old sweep {advice}")
         history = ", which was extended later" if is_earlier(spec, state) else " already"
         advice = advise_existing(state, folder)
-        raise SweepExists(f"{folder} has this sweep{history}; {advice}; to run it again, add --name NAME")
+        raise SweepExists(f"{folder} has this sweep{history}; it {advice}; to run it again, add --name NAME")
 
 
 def advise_existing(state: SweepState, folder: Path, *, has_changed_code: bool = False) -> str:
-    """Return how to continue the sweep in `folder`, with its changed code, or how to show it if it is complete."""
+    """Return how a sweep can be continued, or shown if it is complete, as the end of a sentence."""
     if state.end_status == "complete" and not state.failed_packs:
-        return f"it is complete; show it with: {format_command('report', folder)}"
+        return f"is complete; show it with: {format_command('report', folder)}"
     retry = " --retry-failed" if state.failed_packs else ""
     accept = " --accept-code-change (results of the old code stay)" if has_changed_code else ""
-    return f"resume it with: {format_command('resume', folder)}{retry}{accept}"
+    return f"can be resumed with: {format_command('resume', folder)}{retry}{accept}"
 
 
 def _list_edited_modules(spec: SweepSpec, state: SweepState) -> list[str]:

@@ -34,7 +34,7 @@ def make_sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[t
     table = f"{runs}?searchFilter={quote(make_children_filter(parent_id))}&{order}&{training}"
     return (
         ("report", f"{runs}/{parent_id}/artifacts/report.html?{training}"),
-        ("curves of the configurations ranked first", f"{table}&compareRunsMode=CHART"),
+        ("curves of the configurations ranked first (MLflow's step is the length)", f"{table}&compareRunsMode=CHART"),
         ("table of configurations", table),
     )
 

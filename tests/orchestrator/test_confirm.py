@@ -226,7 +226,7 @@ def test_refusals(searched, tmp_path):
         plan_confirmation(state, name="searched")
     assert plan_confirmation(state, overrides=["resources.cpus=2"]).spec.resources.cpus == 2
     begin(plan_confirmation(state), tmp_path)
-    with pytest.raises(SweepExists, match=r"resume it with: lengthwise resume .*/searched-confirm\n"):
+    with pytest.raises(SweepExists, match=r"can be resumed with: lengthwise resume .*/searched-confirm\n"):
         plan_confirmation(state)
 
 

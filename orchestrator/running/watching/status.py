@@ -61,7 +61,8 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     deaths = group_errors((error, pack_id) for pack_id, error in state.failed_packs)
     rows += [("failed packs", f"{_describe_packs(pack_ids)}: {error}") for error, pack_ids in deaths.items()]
     if state.failed_packs:
-        rows.append(("retry them with", f"{format_command('resume', state.folder)} --retry-failed"))
+        command = f"{format_command('resume', state.folder)} --retry-failed"
+        rows.append(("retry them with", f"{command} (if the code was fixed, add --accept-code-change)"))
     return rows
 
 
