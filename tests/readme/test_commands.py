@@ -138,8 +138,6 @@ def test_every_command_is_one_that_exists(line: str, whole: bool, own_code_forgo
         check_make(rest)
     elif program == "ray":
         check_ray(rest, settings)
-    elif program == "export":
-        assert without_settings(rest[0])[0] == {"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cpu"}
     elif program == ".":
         assert rest == [".venv/bin/activate"]
     elif program == "sbatch":

@@ -15,7 +15,7 @@ from orchestrator.addresses import (
     is_address,
 )
 from orchestrator.errors import NotASweep, UnexpectedEntry, UserError
-from orchestrator.text.wording import format_command
+from orchestrator.text.wording import format_command, join_first_few
 from search_spaces import find_nearest_name
 from search_spaces.grammar.values import has_password
 
@@ -23,17 +23,14 @@ LEDGER_FILE = "events.jsonl"
 LOCK_FILE = ".lock"
 OWNER_FILE = ".owner.json"
 PUBLISH_LOCK_FILE = ".publish.lock"
-IN_PLACE_FILES = (
-    LEDGER_FILE,
-    LOCK_FILE,
-    OWNER_FILE,
-    PUBLISH_LOCK_FILE,
-)  # opened in place; other files are replaced atomically
+# These files are opened in place; other files are replaced atomically.
+IN_PLACE_FILES = (LEDGER_FILE, LOCK_FILE, OWNER_FILE, PUBLISH_LOCK_FILE)
 WEIGHTS_FOLDER, CHECKPOINTS_FOLDER = "weights", "checkpoints"
 SWEEP_FOLDERS = (CHECKPOINTS_FOLDER, "code", "curves", "figures", WEIGHTS_FOLDER)
 REPORT_HTML = "report.html"
 STOP_FILE = f"{CHECKPOINTS_FOLDER}/stop"  # stops all packs at their next evaluation
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
+MAX_NAMED_SWEEPS = 5  # in a message
 _chosen_storage = ""  # the value of --storage
 
 
@@ -122,7 +119,7 @@ def has_ledger(folder: Path) -> bool:
 def make_no_sweep_error(folder: Path) -> NotASweep:
     """Return the error for a folder without a ledger, with the sweep of the nearest name.
 
-    If no name is near, the error lists the searched folders, because the working folder may be wrong.
+    If no name is near, the error lists the searched folders and their sweeps, because the working folder may be wrong.
     """
     reason = f"is not a sweep: no {LEDGER_FILE} in it" if folder.is_dir() else "does not exist"
     if folder.exists() and not folder.is_dir():
@@ -144,7 +141,9 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
     if not suggestion and not folder.exists() and not folder.is_absolute():
         here, storage = folder.resolve().parent, find_default_storage().resolve()
         default_folder = f" and {storage} (set {STORAGE_VARIABLE} for another folder)"
+        names = join_first_few([sweep.name for sweep in nearby], MAX_NAMED_SWEEPS)
         suggestion = f"; searched {here}{default_folder if len(folder.parts) == 1 and storage != here else ''}"
+        suggestion += f"; sweeps there: {names}" if names else ""
     return NotASweep(f"{folder} {reason}{suggestion}")
 
 

@@ -215,8 +215,11 @@ def test_a_folder_without_ledger_is_no_sweep(tmp_path: Path) -> None:
 
 def test_both_searched_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NotASweep, match=re.escape(f"{tmp_path} and {tmp_path / 'sweeps'} ")):
+    (tmp_path / "sweeps" / "quickstart").mkdir(parents=True)
+    (tmp_path / "sweeps" / "quickstart" / LEDGER_FILE).touch()
+    with pytest.raises(NotASweep, match=re.escape(f"{tmp_path} and {tmp_path / 'sweeps'} ")) as error:
         read_records(Path("absent"))
+    assert str(error.value).endswith(": quickstart")
 
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
