@@ -332,6 +332,59 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
             assert value == pytest.approx(wanted, rel=1e-12) or (math.isnan(value) and math.isnan(wanted)), name
 
 
+@pytest.mark.parametrize("metric", ["total_variation", "invalid_mass"])
+def test_differences_against_length_are_those_of_pairs_of_seeds(metric, tab, tmp_path, synthetic_sweep):
+    def crossing(number, seed, average, metric, lengths, step):
+        scale = {"total_variation": 1.0, "invalid_mass": 0.5}.get(metric, 2.0)
+        return scale * (0.1 + number * (0.05 - 0.01 * lengths + 0.004 * np.sin(3.0 * seed + lengths)) + 0.02 * lengths)
+
+    values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(3)]
+    path, _ = write_report(synthetic_sweep(tmp_path / "crossing", values, 5, crossing).folder)
+    tab.problems.clear()
+    tab.open(path.as_uri())
+    tab.set("#metric", tab.read("[...document.querySelector('#metric').options].map(e => e.label)").index(metric))
+    first, second = re.findall(r"#(\d+)", tab.read("document.querySelector('#comparison h2').textContent"))
+    picture = "document.querySelector('#comparison .differences')"
+    points = "e.getAttribute('d').slice(1).split('L').map(point => point.split(',').map(Number))"
+    seeds = tab.read(f"[...{picture}.querySelectorAll('.seed')].map(e => [+e.dataset.seed, {points}])")
+    median = tab.read(f"(e => {points})({picture}.querySelector('.median'))")
+    ticks = tab.read(
+        f"[...{picture}.querySelectorAll('.values .tick')].map(e => [e.__data__, e.transform.baseVal[0].matrix.f])"
+    )
+    (value, pixel), (last_value, last_pixel) = ticks[0], ticks[-1]
+    scale = (last_value - value) / (last_pixel - pixel)
+    pixel -= 0.5  # a tick is drawn in the middle of a pixel
+    lengths = np.arange(1, 12)
+    shown = {seed: value + scale * (np.array(line)[:, 1] - pixel) for seed, line in seeds}
+    wanted = {
+        seed: crossing(int(first), seed, "ema", metric, lengths, 0)
+        - crossing(int(second), seed, "ema", metric, lengths, 0)
+        for seed in range(5)
+    }
+    assert shown.keys() == wanted.keys()
+    tolerance = 2e-3 * abs(scale)  # of coordinates with three digits
+    for seed, line in shown.items():
+        assert line == pytest.approx(wanted[seed], abs=tolerance), seed
+    middle = value + scale * (np.array(median)[:, 1] - pixel)
+    assert middle == pytest.approx(np.median(list(wanted.values()), axis=0), abs=tolerance)
+    ranges = tab.read(f"[...{picture}.querySelectorAll('.range')].map(e => e.getAttribute('class'))")
+    assert ranges == ["range trained", "range selection", "range test"] and tab.problems == []
+
+
+def test_configurations_without_pairs_of_seeds_have_no_picture_of_differences(written, tab, tmp_path):
+    changed = tmp_path / "unpaired.html"
+    text = written.read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
+    pairing = json.dumps(data["pairing"], separators=(",", ":"))
+    assert pairing in text
+    classes = [index for index, _ in enumerate(data["pairing"]["classes"])]
+    changed.write_text(text.replace(pairing, json.dumps({"classes": classes, "paired": []})))
+    tab.problems.clear()
+    tab.open(changed.as_uri())
+    assert tab.read("document.querySelectorAll('#comparison tbody tr').length") == 3
+    assert tab.read("document.querySelector('#comparison .differences')") is None and tab.problems == []
+
+
 def test_dragging_along_an_axis_keeps_its_configurations_alone(page):
     page.drag('#parallel .brush[data-axis="dropout"] .overlay', (0.5, 0.5), (0.5, 0.98))
     kept = page.read(ROWS)
@@ -483,7 +536,7 @@ def center_of(selector):
 def test_dots_of_seeds_stand_apart_from_the_interval(page):
     box = "(e => { const b = e.getBoundingClientRect(); return [b.top, b.bottom] })"
     circles, squares = (
-        page.read(f"[...document.querySelectorAll('#comparison svg {shape}')].map({box})")
+        page.read(f"[...document.querySelectorAll('#comparison td svg {shape}')].map({box})")
         for shape in ("circle", "rect")
     )
     assert len(circles) == 3 * 8 and len(squares) == 3
@@ -498,7 +551,7 @@ def test_each_row_of_seeds_uses_the_width_of_its_picture(tab, tmp_path, syntheti
     state = synthetic_sweep(tmp_path / "two", [{}, {"model.dropout": 0.1}], 8, noisier_at_long_lengths)
     tab.open(write_report(state.folder)[0].as_uri())
     farthest = tab.read(
-        "[...document.querySelectorAll('#comparison svg')].map(svg => { const box = svg.getBoundingClientRect(),"
+        "[...document.querySelectorAll('#comparison td svg')].map(svg => { const box = svg.getBoundingClientRect(),"
         "middle = (box.left + box.right) / 2;"
         "const dots = [...svg.querySelectorAll('circle')].map(e => e.getBoundingClientRect());"
         "return Math.max(...dots.map(dot => Math.abs((dot.left + dot.right) / 2 - middle))) / box.width })"

@@ -15,6 +15,12 @@ const reduceCurve = (m, a, c, s, lengths, reduction) => {
   return reduction === "last" ? values.at(-1) : d3.sum(values) / values.length;
 };
 
+// A failed seed counts as the worst value, if the sweep says so.
+const failedValueOf = m => {
+  const worst = {minimize: Infinity, maximize: -Infinity}[page.metrics[m].direction] ?? NaN;
+  return page.judged.policy === "worst" ? worst : NaN;
+};
+
 const FEWEST_PAIRS = 6; // with an interval
 function arePaired(c, d) {
   const [seeds, others] = [configurations[c].seeds, configurations[d].seeds];
@@ -32,9 +38,9 @@ function compareSeeds(c, d, group) {
   const common = lengths.filter(length => otherLengths.includes(length));
   if (!common.length) return null;
 
-  // The outcomes of seeds; a failed seed counts as the worst value, if the sweep says so.
+  // The outcomes of seeds.
   const reduction = group === "selection" && metric.name === page.judged.metric ? page.judged.reduce : "mean";
-  const worst = {minimize: Infinity, maximize: -Infinity}[metric.direction] ?? NaN, failedValue = policy === "worst" ? worst : NaN;
+  const failedValue = failedValueOf(m);
   const outcomes = [c, d].map(side => configurations[side].seeds.map((seed, s) => [seed, reduceCurve(m, state.a, side, s, common, reduction)]));
   const [first, second] = outcomes.map(side => new Map(
     side.map(([seed, value]) => [seed, Number.isNaN(value) ? failedValue : value]).filter(([, value]) => !Number.isNaN(value))));
@@ -87,6 +93,49 @@ function drawInterval(value, low, high, limit, {dots = [], mayFill = true, width
   else if (hasValue)
     svg.append("rect").attr("x", x(value) - 3.5).attr("y", middle - 3.5).attr("width", 7).attr("height", 7)
       .attr("fill", mayFill && (low > 0 || high < 0) ? "#1c2127" : "#fff").attr("stroke", "#1c2127").attr("stroke-width", 1.5);
+  return svg.node();
+}
+
+// The differences of A and B at each length in common: of each pair of seeds a thin line, and their median at each length.
+// Null without pairs of seeds, or with less than two lengths. Infinite differences are gaps, as in the curves.
+function drawDifferences(c, d, available) {
+  const m = state.m, groups = Object.fromEntries(GROUPS.map(group => {
+    const others = groupsOf(d, m)[group] || [];
+    return [group, (groupsOf(c, m)[group] || []).filter(length => others.includes(length))];
+  }));
+  const lengths = lengthsOf(m).filter(length => GROUPS.some(group => groups[group].includes(length)));
+  if (lengths.length < 2 || !arePaired(c, d)) return null;
+  const valuesOf = (side, seed) => {
+    const values = seedCurve(m, state.a, side, configurations[side].seeds.indexOf(seed));
+    return lengths.map(length => values[lengthsOf(m).indexOf(length)]).map(value => Number.isNaN(value) ? failedValueOf(m) : value);
+  };
+  const pairs = configurations[c].seeds.filter(seed => configurations[d].seeds.includes(seed)).map(seed => {
+    const others = valuesOf(d, seed);
+    return {seed, values: valuesOf(c, seed).map((value, index) => difference(value, others[index]))};
+  });
+  const medians = lengths.map((_, index) => medianOf(pairs.map(({values}) => values[index]).filter(value => !Number.isNaN(value))));
+  const finite = pairs.flatMap(({values}) => values).filter(Number.isFinite);
+  if (!finite.length || (page.judged.policy === "fail" && (configurations[c].failed || configurations[d].failed))) return null;
+
+  // The axes, and a dashed line at 0.
+  const width = Math.max(280, Math.min(available, 640)), height = 220, top = 24, bottom = height - 42;
+  const svg = d3.create("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]).attr("class", "differences")
+    .attr("role", "img").attr("aria-label", `A minus B in ${metricName()} against ${page.axis}`);
+  const [low, high] = d3.extent([0, ...finite]), y = d3.scaleLinear(low < high ? [low, high] : [-1, 1], [bottom, top]).nice();
+  const axis = d3.axisLeft(y).ticks(5).tickFormat(linearTickFormat(y));
+  const left = 36 + 6.5 * d3.max(y.ticks(5), tick => linearTickFormat(y)(tick).length); // it is not in the page yet, so nothing can be measured
+  const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, width - 14]), path = makePath(x, y, lengths, Number.isFinite);
+  shadeLengths(svg, x, lengths, groups, top, bottom);
+  drawLengthAxis(svg, x, lengths, bottom, height);
+  svg.append("g").attr("class", "values").attr("transform", `translate(${left})`).call(axis);
+  svg.append("text").attr("class", "title").attr("text-anchor", "middle")
+    .attr("transform", `translate(13,${(top + bottom) / 2}) rotate(-90)`).text("A - B");
+  svg.append("line").attr("x1", left).attr("x2", width - 14).attr("y1", y(0)).attr("y2", y(0)).attr("stroke", "#5b6570").attr("stroke-dasharray", "4 3");
+
+  // The lines.
+  svg.append("g").selectAll("path").data(pairs).join("path").attr("class", "seed").attr("data-seed", ({seed}) => seed)
+    .attr("stroke", "#1c2127").attr("d", ({values}) => path(values));
+  svg.append("path").attr("class", "median").attr("stroke", "#1c2127").attr("d", path(medians));
   return svg.node();
 }
 
@@ -162,13 +211,16 @@ function drawComparison() {
     Object.assign(row.dataset, {group, difference, low, high, level, p, n});
   });
 
-  // What the numbers are, and what they are not corrected for.
+  // The picture; then what the numbers are, and what they are not corrected for.
+  const picture = drawDifferences(first, second, widthOf(box));
   const sign = {minimize: "; below 0 A is better", maximize: "; above 0 A is better"}[page.metrics[state.m].direction] ?? "";
   const reasons = [...new Set(comparisons.map(({reason}) => reason).filter(Boolean))];
   box.append(
     make("p", `A is ${labels[0]} (${describe(first)}). B is ${labels[1]} (${describe(second)}).`),
     swap,
     table,
+    ...(picture ? [make("h3", "A - B at each length"), picture,
+      make("p", "Thin lines: pairs of equal seeds; thick line: their median; dashed: no difference.", {class: "note"})] : []),
     make("p", [
       `Differences of ${metricName()} at the judged evaluation${sign}; each row of pictures has its own scale.`,
       ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences and assumes no distribution, p is that of the exact sign test."] : []),

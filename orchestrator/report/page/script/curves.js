@@ -28,6 +28,38 @@ function valueRange() {
   return isLog ? [low / 2, high * 2] : [low >= 0 ? Math.max(0, low - 0.5) : low - 0.5, high + 0.5];
 }
 
+// The path of values at these lengths, with a gap where one of them is not drawn.
+const makePath = (x, y, lengths, isDrawn) => {
+  const line = d3.line().defined(([, value]) => isDrawn(value)).x(([length]) => x(length)).y(([, value]) => y(value));
+  return values => line(lengths.map((length, index) => [length, values[index]]));
+};
+
+// Shade the trained and the selection lengths; a shade ends halfway to the next evaluated length.
+function shadeLengths(svg, x, lengths, groups, top, bottom) {
+  const edges = [lengths[0] - 0.5, ...d3.pairs(lengths, (length, next) => (length + next) / 2), lengths.at(-1) + 0.5];
+  const groupAt = lengths.map(length => ["selection", "trained", "test"].find(group => groups[group]?.includes(length)) || "");
+  let start = 0;
+  for (let index = 0; index < lengths.length; index++) {
+    if (index + 1 < lengths.length && groupAt[index + 1] === groupAt[start]) continue;
+    const x0 = x(edges[start]), x1 = x(edges[index + 1]), group = groupAt[start];
+    svg.append("rect").attr("class", `range ${group}`).attr("x", x0).attr("width", x1 - x0).attr("y", top).attr("height", bottom - top)
+      .attr("fill", {trained: "#e9edf2", selection: "url(#hatch)"}[group] || "none");
+    if (x1 - x0 > 7 * group.length)
+      svg.append("text").attr("x", (x0 + x1) / 2).attr("y", top - 7).attr("text-anchor", "middle").text(group);
+    start = index + 1;
+  }
+}
+
+// The axis of lengths, with its title.
+function drawLengthAxis(svg, x, lengths, bottom, height) {
+  const [left, right] = x.range(), width = right - left;
+  const ticks = lengths.length <= width / 30 ? lengths : x.ticks(width / 60).filter(Number.isInteger);
+  svg.append("g").attr("transform", `translate(0,${bottom})`)
+    .call(d3.axisBottom(x).tickValues(ticks).tickFormat(d3.format("d")).tickSizeOuter(0));
+  svg.append("text").attr("class", "title").attr("x", (left + right) / 2).attr("y", height - 6)
+    .attr("text-anchor", "middle").text(page.axis);
+}
+
 function drawCurves() {
   const box = $("curves"), width = Math.max(280, widthOf(box)), height = Math.max(320, Math.min(innerHeight < 1000 ? 370 : 440, width * 0.46));
   const right = hollow.length && width >= 700 ? 112 : 58, top = REACH, bottom = 42, lengths = lengthsOf(state.m), isLog = state.scale === "log";
@@ -41,40 +73,20 @@ function drawCurves() {
     .on("keydown", pointByKey);
   const left = Math.max(62, 32 + measureLabels(svg, axis)); // labels of any width stay off the title of the axis
   const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, width - right]);
-  const line = d3.line().defined(([, value]) => isDrawable(value)).x(([length]) => x(length)).y(([, value]) => y(value));
-  const path = values => line(lengths.map((length, index) => [length, values[index]]));
+  const path = makePath(x, y, lengths, isDrawable);
   const hatch = svg.append("defs").append("pattern").attr("id", "hatch").attr("width", 6).attr("height", 6)
     .attr("patternUnits", "userSpaceOnUse").attr("patternTransform", "rotate(45)");
   hatch.append("rect").attr("width", 6).attr("height", 6).attr("fill", "#f7f8fa");
   hatch.append("rect").attr("width", 1.2).attr("height", 6).attr("fill", "#cbd2da");
 
-  // Shade the trained and the selection lengths of A; a shade ends halfway to the next evaluated length.
-  const groups = groupsOf(state.first ?? 0, state.m);
-  const edges = [lengths[0] - 0.5, ...d3.pairs(lengths, (length, next) => (length + next) / 2), lengths.at(-1) + 0.5];
-  const groupAt = lengths.map(length => ["selection", "trained", "test"].find(group => groups[group]?.includes(length)) || "");
-  let start = 0;
-  for (let index = 0; index < lengths.length; index++) {
-    if (index + 1 < lengths.length && groupAt[index + 1] === groupAt[start]) continue;
-    const x0 = x(edges[start]), x1 = x(edges[index + 1]), group = groupAt[start];
-    svg.append("rect").attr("class", `range ${group}`).attr("x", x0).attr("width", x1 - x0)
-      .attr("y", top).attr("height", height - top - bottom)
-      .attr("fill", {trained: "#e9edf2", selection: "url(#hatch)"}[group] || "none");
-    if (x1 - x0 > 7 * group.length)
-      svg.append("text").attr("x", (x0 + x1) / 2).attr("y", top - 7).attr("text-anchor", "middle").text(group);
-    start = index + 1;
-  }
-
-  // The axes.
-  const plotWidth = width - left - right;
-  const ticks = lengths.length <= plotWidth / 30 ? lengths : x.ticks(plotWidth / 60).filter(Number.isInteger);
+  // The trained and the selection lengths of A, and the axes.
+  const groups = groupsOf(state.first ?? 0, state.m), plotWidth = width - left - right;
+  shadeLengths(svg, x, lengths, groups, top, height - bottom);
   svg.append("g").attr("class", "grid").attr("transform", `translate(${left})`)
     .call(d3.axisLeft(y).ticks(6).tickSize(-plotWidth).tickFormat("")).select(".domain").remove();
-  svg.append("g").attr("transform", `translate(0,${height - bottom})`)
-    .call(d3.axisBottom(x).tickValues(ticks).tickFormat(d3.format("d")).tickSizeOuter(0));
+  drawLengthAxis(svg, x, lengths, height - bottom, height);
   svg.append("g").attr("transform", `translate(${left})`)
     .call(axis);
-  svg.append("text").attr("class", "title").attr("x", (left + width - right) / 2).attr("y", height - 6)
-    .attr("text-anchor", "middle").text(page.axis);
   svg.append("text").attr("class", "title").attr("text-anchor", "middle")
     .attr("transform", `translate(13,${(top + height - bottom) / 2}) rotate(-90)`).text(`median ${metricName()}`);
 
