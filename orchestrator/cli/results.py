@@ -8,7 +8,7 @@ import typer
 
 from orchestrator.cli import options
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.folders import check_storage, find_default_storage
+from orchestrator.record.ledger.folders import find_default_storage, refuse_empty_storage
 from orchestrator.running.driving.interrupts import INTERRUPTED_EXIT_CODE
 from orchestrator.text.consoles import align_rows, make_console, say
 from orchestrator.text.wording import format_command
@@ -191,7 +191,7 @@ def ui(
 
         tracking_uri = read_uri_variable()
     if not tracking_uri:
-        check_storage(storage)
+        refuse_empty_storage(storage)
 
     _say("starting MLflow ...")
     from orchestrator.tracking.ui import serve

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.record.ledger.folders import WEIGHTS_FOLDER, is_inside
+from orchestrator.record.ledger.folders import WEIGHTS_FOLDER, is_plain_sweep_path
 
 RECORD_KINDS: Mapping[str, tuple[str, ...]] = {
     # The sweep at its start; the code and the environment of a resume; the specification of an extension.
@@ -67,6 +67,6 @@ def find_record_problem(kind: str, fields: Mapping[str, Any]) -> str | None:
     if kind in ("evaluation", "later_evaluation"):
         weights = [f"{WEIGHTS_FOLDER}/{file['name']}" for file in fields.get("weights", ()) if isinstance(file, dict)]
         for path in [fields.get("file"), *weights]:
-            if path is not None and not is_inside(path):
+            if path is not None and not is_plain_sweep_path(path):
                 return f"record of kind {kind}: file is not a plain path inside the sweep folder: {path!r}"
     return None

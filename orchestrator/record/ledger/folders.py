@@ -147,7 +147,7 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
     return NotASweep(f"{folder} {reason}{suggestion}")
 
 
-def check_storage(storage: Path) -> None:
+def refuse_empty_storage(storage: Path) -> None:
     """Raise UserError if `storage` has no sweeps; creates nothing."""
     if list_sweep_folders(storage):
         return
@@ -160,7 +160,7 @@ def check_storage(storage: Path) -> None:
     raise UserError(f"{get_address_or_path(storage)} has no sweeps; --storage is the folder of the sweeps")
 
 
-def is_inside(path: str) -> bool:
+def is_plain_sweep_path(path: str) -> bool:
     """Return whether a recorded path is FOLDER/FILE, a plain path inside the sweep folder."""
     folder, _, name = path.partition("/")
     is_plain = path.isprintable() and not {"\\", "/"} & set(name) and name not in ("", ".", "..")

@@ -78,9 +78,8 @@ def decide(situation: Situation) -> Action:
         pack_id, limits = situation.find_pack_within_budget()
         if pack_id is not None:
             return HandOut(pack_id)
-        return (
-            Wait() if situation.running_pack_ids else StopSweep(limits)
-        )  # a running pack may end sooner than estimated
+        # A running pack may end sooner than estimated.
+        return Wait() if situation.running_pack_ids else StopSweep(limits)
     if situation.generation is not None:
         return DrawGeneration(situation.generation) if situation.is_scored else Wait()
     if situation.is_rung_due and not situation.running_pack_ids:

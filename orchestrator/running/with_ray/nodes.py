@@ -59,12 +59,12 @@ def refuse_small_nodes(pack_resources: Mapping[str, float], where: str) -> None:
 def has_autoscaler() -> bool:
     """Return whether the cluster has an autoscaler that can start nodes; waits for the first report of a new head."""
     end = time.monotonic() + REPORT_TIMEOUT
-    while (is_reported := _read_autoscaler()) is None and time.monotonic() < end:
+    while (has_nodes_to_start := _reports_autoscaler()) is None and time.monotonic() < end:
         time.sleep(0.2)
-    return bool(is_reported)
+    return bool(has_nodes_to_start)
 
 
-def _read_autoscaler() -> bool | None:
+def _reports_autoscaler() -> bool | None:
     """Return whether Ray reports an autoscaler, None before its first report.
 
     Version 1 of Ray's autoscaler also runs if it has no nodes to start, and then reports types that it made up. Version
