@@ -132,7 +132,7 @@ def compute_gradients(
     """
     # The noise of a slice is that of its rows in the batch, so accumulation does not change random numbers.
     noise = make_training_noise(pack, step)
-    slices = list[tuple[Batch, Noise | None]]()
+    slices: list[tuple[Batch, Noise | None]] = []  # the compiler cannot trace list[...]()
     for part, batch in enumerate(batches):
         for first, rows in _split_rows(batch, pack.training.accumulation):
             total = None if rows is batch else batch.tokens.shape[1]
