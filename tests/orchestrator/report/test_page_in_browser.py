@@ -124,6 +124,34 @@ def test_pointing_at_a_curve_tells_its_values_at_the_length(page, built):
     assert page.read("document.querySelector('#curves .value')") is None
 
 
+def test_pointing_tells_the_outcome_beside_points_and_at_the_end_of_the_line(page, built):
+    row = summarize(built).rows[4]
+    column = page.read("[...document.querySelectorAll('#table th')].map(e => e.textContent)").index
+    cells = page.read("[...document.querySelector('#table tr[data-c=\"4\"]').cells].map(e => e.textContent)")
+    selection, test = (cells[column(name)].partition(" ")[0] for name in ("selection", "test"))
+    beside = "[...document.querySelectorAll('{} .beside')].map(e => e.textContent)"
+    for selector in ('#points circle[data-c="4"]', '#table tr[data-c="4"]'):
+        page.point(selector)
+        assert page.read(beside.format("#points")) == [f"#{row.number}: {selection}"] * 2  # hyperparameters
+        assert page.read(beside.format("#parallel")) == [f"#{row.number}: {test}"]
+        page.point("h1")
+        assert page.read(beside.format("body")) == []
+
+
+def test_the_readout_tells_how_to_choose_both_as_it_is(page):
+    told, heading = (f"document.querySelector('{selector}').textContent" for selector in ("#readout", "#comparison h2"))
+    labels = page.read(ROWS)
+    chosen = []
+    for c in (3, 0):  # it takes the place of B; then A is released
+        page.click(f'#table tr[data-c="{c}"]')
+        page.point("h1")
+        chosen.append((re.findall(r"#\d+", page.read(heading)), page.read(told)))
+    assert chosen[0][0] == [labels[0], labels[3]] and " as B;" in chosen[0][1] and "releases" in chosen[0][1]
+    assert chosen[1][0] == [] and f"as A with B {labels[3]}." in chosen[1][1]
+    page.click('#table tr[data-c="5"]')
+    assert re.findall(r"#\d+", page.read(heading)) == [labels[5], labels[3]]
+
+
 def test_a_table_beyond_the_edge_says_so_on_a_phone(page):
     wide = "[...document.querySelectorAll('[data-wide]')].map(e => e.closest('[id]').id)"
     assert page.read(wide) == []
@@ -391,8 +419,14 @@ def test_dragging_along_an_axis_keeps_its_configurations_alone(page):
     dropped = page.read("document.querySelectorAll('#curves .curve.out').length")
     assert 0 < len(kept) < 16 and dropped == 16 - len(kept)
     assert page.read("document.querySelectorAll('#points svg:first-child .out').length") == dropped
+    for told in ("#table caption", "#kept"):
+        text = page.read(f"document.querySelector('{told}').textContent")
+        count, low, high = re.search(r"(\d+) of 16 configurations, dropout (\S+) to ([\d.]+\d)", text).groups()
+        assert int(count) == len(kept) and float(low) < float(high) < 0.3
     page.click("#clear")
     assert page.read("document.querySelectorAll('.out').length") == 0
+    assert page.read("document.querySelector('#kept').hidden")
+    assert "of 16" not in page.read("document.querySelector('#table caption').textContent")
 
 
 def test_keys_do_what_the_pointer_does(page):
@@ -519,6 +553,8 @@ def test_a_finger_keeps_a_and_b_and_swaps_them_by_a_button(page):
         page.tap(*page.read(center_of(f'#table tr[data-c="{c}"]')))
         assert page.read(heading) == before
     page.tap(*page.read(center_of(swap)))
+    told = page.read("document.querySelector('#readout').textContent")
+    assert " Tap " in told and "swaps A and B" in told and "releases" not in told
     a, b = re.findall(r"#\d+", before)
     assert re.findall(r"#\d+", page.read(heading)) == [b, a]
     page.tap(*page.read(center_of('#table tr[data-c="2"]')))

@@ -202,7 +202,9 @@ function drawLegend(groups) {
 
 function drawReadout() {
   const c = pointed ?? state.first, box = $("readout");
-  if (c === null) return box.replaceChildren("Point at a curve, a row or a point; click two to compare them.");
+  const click = matchMedia("(pointer: coarse)").matches ? "Tap" : "Click";
+  if (c === null && state.second !== null) return box.replaceChildren(`${click} a line or row to compare it as A with ${labelWithMark(state.second)}.`);
+  if (c === null) return box.replaceChildren(`Point at a curve, a row or a point; ${click.toLowerCase()} two to compare them.`);
   let value = "";
   if (pointedLength !== null) {
     const curves = quartileCurves(state.m, state.a, state.e, c);
@@ -210,8 +212,8 @@ function drawReadout() {
     value = ` at ${page.axis} ${lengthsOf(state.m)[pointedLength]}: ${median} [${low}, ${high}];`;
   }
   const missing = state.e ? " Seeds are stored for the judged evaluation alone." : "";
-  let hint = pointed === null ? " Click another line or row to compare it with this one." : "";
+  let hint = pointed === null ? ` ${click} another line or row to compare it with this one.` : "";
   if (hint && state.first === c && state.second !== null)
-    hint = ` Compared below with ${labelWithMark(state.second)}; another line or row takes its place.`;
+    hint = ` Compared below with ${labelWithMark(state.second)}. ${click} another line or row to compare it as B; ${click === "Tap" ? "the button below swaps A and B" : "a click on A or B releases it, and the next click takes its place"}.`;
   box.replaceChildren(make("b", labelWithMark(c)), `${value} ${describe(c)}.${missing}${hint}`);
 }

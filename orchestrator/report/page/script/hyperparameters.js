@@ -72,14 +72,38 @@ function drawPoints() {
   }
 }
 
+// The value of the configuration that is pointed at, beside its points and at the right end of its line.
+let endOfRay = () => null;
+function drawBeside() {
+  document.querySelectorAll(".beside").forEach(text => text.remove());
+  if (pointed === null) return;
+  const write = (svg, x, y, isLeft, outcome) => {
+    const lost = isNeverReached ? page.judged.infinite : "failed";
+    const value = isLost(pointed, outcome) ? lost : formatNumber(configurations[pointed][outcome]);
+    d3.select(svg).append("text").attr("class", "value beside").attr("text-anchor", isLeft ? "start" : "end")
+      .attr("x", x + (isLeft ? 9 : -9)).attr("y", y + 4).text(`${configurations[pointed].label}: ${value}`);
+  };
+  for (const mark of document.querySelectorAll(`#points [data-c="${pointed}"]`)) {
+    const isCross = mark.matches("text"), {e, f} = isCross ? mark.transform.baseVal[0].matrix : {};
+    const [x, y] = isCross ? [e, f - 5] : ["cx", "cy"].map(name => +mark.getAttribute(name));
+    write(mark.ownerSVGElement, x, y, x < mark.ownerSVGElement.viewBox.baseVal.width / 2, state.outcome);
+  }
+  const end = endOfRay(pointed), {name, outcome} = axes.at(-1);
+  if (outcome && end) write(document.querySelector("#parallel svg"), ...end, true, name);
+}
+
 // Parallel coordinates: all hyperparameters and outcomes side by side. A range dragged along an axis is a filter.
 function drawParallel() {
   const box = $("parallel");
   box.replaceChildren();
   $("together").hidden = page.hyperparameters.length < 2; // the points show a single one
+  endOfRay = () => null;
   if ($("together").hidden) return;
+  const kept = describeFilters();
+  $("kept").hidden = !kept;
+  $("kept").textContent = `Kept: ${kept}.`;
   const width = Math.max(widthOf(box.parentElement), axes.length * 84), height = 290;
-  const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 44, pad = 10;
+  const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 92, pad = 10; // right of the last axis is room for a value
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]);
   const lowest = height - bottom - pad, highest = top + pad; // values end here, so that no line runs along an edge
   const scales = axes.map(axis => axis.scale.copy().range([lowest, highest]));
@@ -95,6 +119,7 @@ function drawParallel() {
     if (axis.outcome && isLost(c, axis.name)) return [x(axis.name), strip];
     return axis.values[c] === null ? null : [x(axis.name), scales[index](axis.values[c])];
   };
+  endOfRay = c => position(axes.at(-1), axes.length - 1, c);
   const line = c => d3.line().defined(end => end !== null)(axes.map((axis, index) => position(axis, index, c)));
   pointable(svg.append("g").selectAll("path").data(d3.range(C).reverse()).join("path")).attr("stroke", color).attr("d", line)
     .attr("class", c => `ray${markOf(c) ? " chosen" : ""}${configurations[c].lost.length ? " failed" : ""}${isIn(c) ? "" : " out"}`);
@@ -126,7 +151,7 @@ function drawParallel() {
     if (filter) area.call(brush.move, [pixelOf(filter[1]), pixelOf(filter[0])]);
 
     // The name of the axis, a slider for the keyboard: arrows, Home and End move the upper end, with Shift the lower.
-    const [x0, anchor] = !index ? [10 - left, "start"] : index === axes.length - 1 ? [right, "end"] : [0, "middle"];
+    const [x0, anchor] = !index ? [10 - left, "start"] : index === axes.length - 1 ? [44, "end"] : [0, "middle"];
     group.append("text").attr("class", "axis-name").attr("y", 14).attr("x", x0).attr("text-anchor", anchor)
       .text(axis.outcome ? `${axis.name}${describeLengths(axis.name)}` : axis.name)
       .attr("tabindex", 0).attr("role", "slider").attr("aria-label", `keep a range of ${axis.name}`)

@@ -183,6 +183,10 @@ const describeFilter = (axis, [low, high]) => { // "0.05 to 0.27", or the catego
   if (axis.number) return [low, high].map(part => shorten(axis.scale.invert(part))).join(" to ");
   return axis.scale.domain().filter(value => axis.scale(value) >= low && axis.scale(value) <= high).map(shorten).join(", ") || "none";
 };
+const describeFilters = () => { // empty without any
+  const ranges = axes.filter(({name}) => state.filters[name]).map(axis => `${axis.name} ${describeFilter(axis, state.filters[axis.name])}`);
+  return ranges.length ? `${d3.range(C).filter(isIn).length} of ${C} configurations, ${ranges.join(", ")}` : "";
+};
 const tickFormat = (axis, scale) => {
   if (axis.number && axis.ticks && d3.min(axis.ticks.filter(value => value > 0)) < 1e-4) return value => formatExponent(+value.toPrecision(3));
   return !axis.number || axis.ticks ? shorten : axis.log ? logTickFormat(scale) : linearTickFormat(scale);
@@ -210,6 +214,7 @@ function point(c, length = null) {
     if (c !== null) document.querySelectorAll(`[data-c="${c}"]`).forEach(element => element.classList.add("hot"));
   }
   drawFocus();
+  drawBeside();
   drawReadout();
 }
 const pointable = selection => selection.attr("data-c", c => c)

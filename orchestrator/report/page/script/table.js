@@ -71,8 +71,8 @@ function drawTable() {
     row.addEventListener("keydown", pointByKey);
     tbody.append(row);
   }
-  const others = metricName() === judgedName ? "" : `, not ${metricName()} of the curves`;
-  table.replaceChildren(make("caption", `${judgedName}, the metric of the objective${others}`), thead, tbody);
+  const kept = describeFilters(), others = metricName() === judgedName ? "" : `, not ${metricName()} of the curves`;
+  table.replaceChildren(make("caption", `${judgedName}, the metric of the objective${others}${kept && `; ${kept}`}`), thead, tbody);
 
   // Name the columns beyond the edge, and offer the rows that are not shown.
   const edge = table.parentElement.clientWidth + 1;
