@@ -208,6 +208,17 @@ def test_the_verdict_has_the_sign_of_the_table(page):
     assert " is better than " in verdict and f" is {minuend} [" in verdict, (verdict, minuend)
 
 
+def test_the_verdict_names_a_metric_other_than_that_of_the_objective(page):
+    verdict, lead = "document.querySelector('.verdict').textContent", "document.querySelector('#lead').textContent"
+    told = page.read(lead)
+    assert " in " not in page.read(verdict)
+    page.set("#metric", 1)
+    assert " in invalid_mass (ema) is " in page.read(verdict)
+    page.set("#metric", 0)
+    page.set("#average", page.read("[...document.querySelector('#average').options].map(e => e.label)").index("raw"))
+    assert " in total_variation is " in page.read(verdict) and page.read(lead) == told
+
+
 def test_a_phone_shows_status_answer_and_curves_before_anything_else(page):
     page.resize(390, 844, phone=True)
     page.reload()

@@ -143,6 +143,7 @@ function drawDifferences(c, d, available) {
 function describeComparison({group, lengths, differences, difference, low, high, level, n, reason}, first, second) {
   const labels = [configurations[first].label, configurations[second].label];
   const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
+  const measured = metricName() === judgedName ? "" : ` in ${metricName()}`; // else it is that of every other sentence
   const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds`;
   if (Number.isNaN(difference)) return `No verdict ${at}: ${reason}.`;
   const hasFailed = configurations[first].failed || configurations[second].failed; // else a seed has never reached the metric
@@ -150,9 +151,9 @@ function describeComparison({group, lengths, differences, difference, low, high,
     const failed = [first, second].map((c, n) => `${configurations[c].failed} of ${labels[n]}`).join(" and ");
     return `No verdict ${at}: seeds failed (${failed}), and ${reason}.`;
   }
-  if (n > 1 && differences.every(value => value === 0)) return `No difference ${at}: equal values in all ${n} pairs of seeds.`;
+  if (n > 1 && differences.every(value => value === 0)) return `No difference${measured} ${at}: equal values in all ${n} pairs of seeds.`;
   const interval = Number.isNaN(low) ? `, but ${reason}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
-  const signed = `${labels[0]} minus ${labels[1]} is ${formatSigned(difference)}${interval}`; // as in every table
+  const signed = `${labels[0]} minus ${labels[1]}${measured} is ${formatSigned(difference)}${interval}`; // as in every table
   if (!(low > 0 || high < 0)) {
     const judged = Number.isNaN(low) ? "No verdict" : low === 0 && high === 0 ? "No difference" : "Inconclusive";
     return `${judged} ${at}: ${signed}.`;
