@@ -248,6 +248,21 @@ def test_a_phone_shows_the_outcomes_and_the_interval_without_scrolling(page):
     assert compared[:3] == ["at lengths", "median of A - B", "interval (at least 95 %)"]
 
 
+def test_a_phone_has_rows_for_a_finger_and_effects_without_scrolling(page):
+    heads = "[...document.querySelectorAll('#effects th')].map(e => e.textContent)"
+    assert "at lengths" in page.read(heads)
+    page.resize(390, 844, phone=True)
+    page.reload()
+    rows = page.read("[...document.querySelectorAll('#table tbody tr')].map(e => e.getBoundingClientRect().height)")
+    assert min(rows) >= 40
+    assert "at lengths" not in page.read(heads)
+    assert "selection lengths 6-7" in page.read("document.querySelector('#effects h3').textContent")
+    right = page.read(
+        "[...document.querySelectorAll('#effects tbody td:nth-child(2)')].map(e => e.getBoundingClientRect().right)"
+    )
+    assert max(right) <= 390
+
+
 @pytest.mark.parametrize("width", [360, 375, 390, 412])
 def test_ranges_and_percentages_are_not_broken_into_lines(page, width):
     page.resize(width, 844, phone=True)

@@ -185,16 +185,16 @@ function drawEffects() {
   // A row for each difference and slope; equal quantities are drawn on the same scale.
   const limitOf = key => d3.max(effects.flatMap(effect => effect[key].flatMap(({ends}) => ends)).filter(Number.isFinite), Math.abs) || 1;
   const slopeLimit = limitOf("slopes"), differenceLimit = limitOf("differences");
-  const format = ([value, low, high]) => {
-    if (value === null) return "-";
-    return formatSigned(value) + (low === null ? "" : ` [${formatSigned(low)}, ${formatSigned(high)}]`);
-  };
+  const isPhone = innerWidth <= 500 && !isPaper;
   const makeEffect = (line, limit, mayFill) => {
     const cell = make("div", undefined, {class: "effect"});
     if (!line || line.ends[0] === null) return cell;
-    cell.append(make("span", `${line.value ? `${line.value}: ` : ""}${format(line.ends)}`), drawInterval(...line.ends, limit, {mayFill}));
+    const [value, low, high] = line.ends, text = make("span", `${line.value ? `${line.value}: ` : ""}${formatSigned(value)}`);
+    if (low !== null) text.append(make("span", ` [${formatSigned(low)}, ${formatSigned(high)}]`, {class: "ends"}));
+    cell.append(text, drawInterval(...line.ends, limit, {mayFill, width: isPhone ? 100 : 130}));
     return cell;
   };
+  const isAtSame = effects.every(effect => effect.at === effects[0].at), namesLengths = !isPhone || !isAtSame; // on a phone in the heading
   const body = [], hasImportance = effects.some(effect => effect.importance !== null);
   const hasSlopes = effects.some(effect => effect.slopes.some(({ends}) => ends[0] !== null));
   for (const effect of effects) {
@@ -204,7 +204,7 @@ function drawEffects() {
     for (let n = 0; n < Math.max(1, marginal.length, effect.slopes.length); n++) {
       const onFirst = text => n ? "" : text;
       body.push([
-        onFirst(effect.name + (effect.alone ? "" : " *")), onFirst(effect.at),
+        onFirst(effect.name + (effect.alone ? "" : " *")), ...(namesLengths ? [onFirst(effect.at)] : []),
         marginal[n] ? makeEffect(marginal[n], marginal[n].limit, effect.alone) : onFirst(instead),
         ...(hasSlopes ? [makeEffect(effect.slopes[n], slopeLimit, effect.alone)] : []), onFirst(effect.n),
         ...(hasImportance ? [onFirst(effect.importance === null ? "" : effect.importance.toFixed(2))] : []),
@@ -213,7 +213,7 @@ function drawEffects() {
   }
 
   const slopeHead = hasSlopes ? ["others held fixed (standardized slope)"] : [];
-  const head = ["hyperparameter", "at lengths", "rank correlation or difference", ...slopeHead, effects[0].unit];
+  const head = ["hyperparameter", ...(namesLengths ? ["at lengths"] : []), "rank correlation or difference", ...slopeHead, effects[0].unit];
   if (hasImportance) head.push("importance");
   const direction = page.metrics[0].direction === "maximize" ? "better" : "worse";
   const note = [
@@ -222,5 +222,5 @@ function drawEffects() {
   ];
   if (intervals.length > 1) note.push(page.chance);
   if (!effects.every(effect => effect.alone)) note.push("* Other hyperparameters vary together with this one and may cause the difference.");
-  box.replaceChildren(make("h3", "Effects, with 95 % intervals"), make("p", note.join(" "), {class: "note"}), makeTable(head, body));
+  box.replaceChildren(make("h3", `Effects${namesLengths ? "" : ` at the ${effects[0].at.replace(" ", " lengths ")}`}, with 95 % intervals`), make("p", note.join(" "), {class: "note"}), makeTable(head, body));
 }
