@@ -138,6 +138,11 @@ def test_pointing_tells_the_outcome_beside_points_and_at_the_end_of_the_line(pag
         assert page.read(beside.format("body")) == []
 
 
+def test_rows_have_no_hash_as_their_title(page):
+    assert page.read("document.querySelectorAll('#table tbody tr').length") > 2
+    assert page.read("document.querySelectorAll('#table tr[title]').length") == 0
+
+
 def test_the_readout_tells_how_to_choose_both_as_it_is(page):
     told, heading = (f"document.querySelector('{selector}').textContent" for selector in ("#readout", "#comparison h2"))
     labels = page.read(ROWS)

@@ -59,7 +59,7 @@ function drawTable() {
     return cell;
   };
   for (const c of state.every ? order : order.filter((c, index) => index < limit || markOf(c))) {
-    const row = make("tr", undefined, {tabindex: 0, "data-c": c, title: page.table.config_id?.[c] || ""}), cell = make("td");
+    const row = make("tr", undefined, {tabindex: 0, "data-c": c}), cell = make("td");
     const mark = make("span", markOf(c), {class: `mark ${{A: "first", B: "second"}[markOf(c)] || "none"}`});
     if (!markOf(c)) mark.style.background = color(c);
     cell.append(mark);
