@@ -773,6 +773,10 @@ def test_pictures_fill_the_paper_and_the_screen_is_as_before(page):
     shown = "[...document.querySelectorAll('details')].filter(e => e.getBoundingClientRect().height)"
     folded = page.read(f"{shown}.map(e => e.querySelector('summary').textContent)")
     assert "Provenance" in folded and "Commands" not in folded and page.read(rows) > before
+    style = "getComputedStyle(document.querySelector('{}'))"
+    assert page.read(style.format("section") + ".breakInside") == "auto"  # else a quarter of a sheet stays empty
+    assert page.read(style.format("#table tbody tr") + ".breakInside") == "avoid"
+    assert page.read(style.format("details td") + ".fontSize") == "10.6667px"  # 8pt
     page.call("Emulation.setEmulatedMedia", media="")
     page.read("dispatchEvent(new Event('afterprint'))")
     assert page.read(rows) == before and page.read(opened) == 0
