@@ -190,4 +190,4 @@ def _open_file_system(address: str, options: Mapping[str, Any]) -> Any:
 
 def _describe_reason(error: BaseException) -> str:
     """Return the message of an error without a final dot, or its type if it has none."""
-    return f"{error or type(error).__name__}".rstrip(".")
+    return (str(error) or type(error).__name__).rstrip(".")

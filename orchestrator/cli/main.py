@@ -62,7 +62,7 @@ class _CommandGroup(TyperGroup):
 
 
 def _advise_sweep(command: str) -> str:
-    """Return what to type for a command without its sweep, and the sweeps of the storage folder."""
+    """Return the message for a missing DIR, with the sweeps of the storage folder."""
     storage = find_default_storage()
     location = get_address_or_path(storage)
     names = [folder.name for folder in list_sweep_folders(storage)]
@@ -75,7 +75,7 @@ def _advise_sweep(command: str) -> str:
 
 
 def _advise_file(command: str) -> str:
-    """Return what to type for a command without its sweep file."""
+    """Return the message for a missing FILE."""
     return (
         f"FILE is missing: lengthwise {command} FILE, where FILE is a YAML file or the name of an example, such as "
         "quickstart; `lengthwise list examples` shows all, `lengthwise init DIR` writes one of your own"

@@ -3,6 +3,7 @@
 An option is a parameter of its command, which passes it on. Keys of the sweep file need no option: `--set KEY=VALUE`.
 """
 
+import math
 import os
 import re
 from pathlib import Path
@@ -214,11 +215,12 @@ def parse_duration(text: str | None) -> float | None:
         return None
 
     # Each of hours, minutes and seconds is optional; zero is refused, because a sweep that stops at once is a mistake.
-    match = re.fullmatch(r"(?=\d)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
+    parts = "".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit in "hms")
+    match = re.fullmatch(rf"(?=\d){parts}", text.strip(), re.ASCII)
     seconds = (
         sum(float(part or 0) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)) if match else 0
     )
-    if not seconds:
+    if not 0 < seconds < math.inf:
         allowed = "hours, minutes and seconds such as 2h, 1h30m or 90s"
         raise UserError(f"--max-time {text!r}: not a duration; allowed: {allowed}")
     return seconds

@@ -77,7 +77,7 @@ def fetch_sweep(folder: Path) -> None:
 
 def make_ledger_name(number: int, content: bytes) -> str:
     """Return the name of a copied ledger: number of the driver, bytes, and checksum of the last line."""
-    return f"{LEDGERS}/{number:06d}-{len(content):012d}-{content[-19:-3].decode()}.jsonl"
+    return f"{LEDGERS}/{number:06d}-{len(content):012d}-{content[-19:-3].decode(errors='replace')}.jsonl"
 
 
 def parse_ledger_size(name: str) -> int:

@@ -28,16 +28,24 @@ def find_files(words: Sequence[str], folder: Path) -> list[Path]:
     while pending:
         path, script_folder = pending.pop()
         path = Path(os.path.normpath(path))
-        if path in files or not path.is_file() or not path.is_relative_to(folder):
+        if path in files or not _is_file(path) or not path.is_relative_to(folder):
             continue
         files.add(path)
         if path.suffix == ".py":
             for name, level in _read_imports(path):
                 # A relative import of level 1 starts in the folder of its file.
-                bases = [path.parents[level - 1]] if level else [script_folder, folder]
+                bases = path.parents[level - 1 : level] if level else [script_folder, folder]
                 modules = next(filter(None, (_find_module(base, name) for base in bases)), [])
                 pending += [(module, script_folder) for module in modules]
     return sorted(path.relative_to(folder) for path in files)
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether a path is a file; False for a word that is too long for a name, such as a script for bash -c."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _read_imports(path: Path) -> Iterator[tuple[str, int]]:
@@ -61,8 +69,8 @@ def _find_module(base: Path, name: str) -> list[Path]:
     files: list[Path] = []
     for part in name.split("."):
         package, module = base / part / "__init__.py", base / f"{part}.py"
-        if module.is_file() and not package.is_file():
+        if _is_file(module) and not _is_file(package):
             return [*files, module]
-        files += [package] if package.is_file() else []
+        files += [package] if _is_file(package) else []
         base = base / part
     return files

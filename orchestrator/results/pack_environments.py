@@ -83,7 +83,7 @@ class PackEnvironments:
         warnings = []
 
         # Either may change results, by a changed line or by the rounding of another machine or library version.
-        modules = [key.removeprefix(MODULE) for key in self.differing if key.startswith(MODULE)]
+        modules = [key.removeprefix(MODULE).strip("()") for key in self.differing if key.startswith(MODULE)]
         if changed_parts := self.changed_code or modules:
             warnings.append(f"packs were trained with different code ({join_first_few(changed_parts)})")
         if keys := [key for key in self.differing if not key.startswith(MODULE)]:

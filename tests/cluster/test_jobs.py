@@ -185,7 +185,7 @@ def test_the_machines_of_the_cluster_say_how_much_memory_their_gpus_have(head: H
     answered, silent, refused = done.stdout.strip().splitlines()[-3:]
     assert answered == "2 10.0" and silent.startswith("2 4.0 Ray at ")
     assert silent.endswith("; no GPU says how much memory it has, 16 GiB are assumed")  # of which a quarter
-    assert refused.startswith("resources: a pack needs 1 CPUs and 2 GPUs on one node; the largest node of Ray at ")
+    assert refused.startswith("resources: a pack needs 1 CPU and 2 GPUs on one node; the largest node of Ray at ")
 
 
 @pytest.mark.slow
@@ -224,7 +224,7 @@ def test_a_stopped_job_is_resumed_and_ends_with_the_same_curves(
     log = resumed.stdout + resumed.stderr
     assert resumed.returncode == 0 and len(records(folder, "resume")) == 1, log
     assert "1 of 1 configurations succeeded" in resumed.stdout, log
-    assert "Ray at " in log and "with 2 CPUs and 1 GPUs: up to 2 packs at once" in log
+    assert "Ray at " in log and "with 2 CPUs and 1 GPU: up to 2 packs at once" in log
     assert [one["data"]["status"] for one in records(folder, "end")] == ["interrupted", "complete"]
     assert (folder / "report.html").is_file()
     pd.testing.assert_frame_equal(read_curves(folder), read_curves(run_inline(file)), check_exact=True)

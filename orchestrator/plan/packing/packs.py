@@ -153,7 +153,7 @@ class Packer:
                 for pack, share in kept_packs
             ]
             new_sizes = self._balance(new_sizes, max_members, member_by_structure, running_work)
-        changed_keys = {key for key in sizes if sorted(new_sizes[key]) != sorted(sizes[key])}
+        changed_keys = [key for key in sizes if sorted(new_sizes[key]) != sorted(sizes[key])]
         if not changed_keys:
             return []
 

@@ -206,9 +206,10 @@ def _render_commands(summary: Summary) -> str:
         commands["two configurations"] = f"{format_command('compare', summary.folder)} {numbers[0]} {numbers[1]}"
     if more_seeds := make_extend_command(summary):
         commands["more seeds"] = more_seeds
-        commands["the first three again, on fresh seeds"] = (
-            f"{format_command('confirm', summary.folder)} --top 3 --seeds {ENOUGH_SEEDS}"
-        )
+        top = min(3, sum(row.rank is not None for row in summary.rows))
+        if top > 1:
+            confirm = f"{format_command('confirm', summary.folder)} --top {top} --seeds {ENOUGH_SEEDS}"
+            commands[f"the first {top} again, on fresh seeds"] = confirm
     commands |= {
         "figures for a paper": f"{format_command('export', summary.folder)} --figures pdf",
         "to MLflow": format_command("publish", summary.folder),

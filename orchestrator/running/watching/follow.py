@@ -92,5 +92,6 @@ class _DriverProbe:
 
 
 def _read_size(folder: Path) -> int:
-    """Return the bytes of the ledger."""
-    return (folder / LEDGER_FILE).stat().st_size
+    """Return the bytes of the ledger; -1 if the sweep was deleted meanwhile."""
+    path = folder / LEDGER_FILE
+    return path.stat().st_size if path.exists() else -1

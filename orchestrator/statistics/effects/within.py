@@ -182,8 +182,8 @@ def _test_friedman(blocks: Floats) -> float:
     # If all units have the same order of values, with the same ties, the rest is 0 and F infinite, but p is known.
     if total_variation - variation_between < 1e-9 * total_variation:
         ties = np.unique(ranks[0], return_counts=True)[1].tolist()
-        orders = math.factorial(k) / math.prod(map(math.factorial, ties))
-        return float(orders ** -(n - 1.0))
+        log_orders = math.lgamma(k + 1) - sum(math.lgamma(tie + 1) for tie in ties)
+        return math.exp(-(n - 1.0) * log_orders)
     statistic = (n - 1) * variation_between / (total_variation - variation_between)
     return float(stats.f.sf(statistic, k - 1, (n - 1) * (k - 1)))
 

@@ -37,6 +37,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "study"
 
 
+def test_a_script_in_the_command_is_no_file(folder: Path) -> None:
+    assert find_files(["bash", "-c", "true; " * 100], folder) == []
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

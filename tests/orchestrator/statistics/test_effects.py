@@ -276,7 +276,8 @@ def test_a_unit_whose_contexts_differ_by_opposite_infinities_has_no_difference()
 
 
 def test_friedman_of_one_order_in_all_units_allows_for_its_ties() -> None:
-    for row, orders in (([1.0, inf, inf], 3), ([1.0, 2.0, 3.0], 6), ([1.0, 1.0, 2.0, 2.0], 6)):
+    many = list(map(float, range(200)))
+    for row, orders in (([1.0, inf, inf], 3), ([1.0, 2.0, 3.0], 6), ([1.0, 1.0, 2.0, 2.0], 6), (many, inf)):
         units = [{(): {str(place): [value] for place, value in enumerate(row)}} for _ in range(6)]
         labels = [str(place) for place in range(len(row))]
         assert compare_within(units, labels, numeric=False, unit="seeds").p == pytest.approx(orders**-5.0)

@@ -23,6 +23,8 @@ from trainers.tasks.supervised import IGNORED
 PAD = 0  # at the end of rows, where targets are masked
 _INTEGER = re.compile(r"-?\d+")
 _MAX_NUMBER = 2**31  # the largest id or length
+_MAX_DIGITS = 20  # of an integer in a text, with its sign
+_MAX_SHOWN = 80  # characters of a cell in a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,10 +181,12 @@ class _Table:
         numbers = cell if isinstance(cell, list) else [cell]
         if isinstance(cell, str):
             words = cell.strip(" []").replace(",", " ").split()
-            numbers = [int(word) if _INTEGER.fullmatch(word) else word for word in words]
+            is_short = all(len(word) <= _MAX_DIGITS for word in words)  # int() refuses thousands of digits
+            numbers = [int(word) if is_short and _INTEGER.fullmatch(word) else word for word in words]
         if any(type(number) is not int or abs(number) > _MAX_NUMBER for number in numbers):
-            allowed = "integers, or text with the tokenizer characters or words"
-            raise self.make_error(f"{cell!r} is neither an integer nor a list of integers", role, row, allowed)
+            allowed = "integers" if role == "length" else "integers, or text with the tokenizer characters or words"
+            shown = repr(cell) if len(repr(cell)) <= _MAX_SHOWN else f"{repr(cell)[:_MAX_SHOWN]}..."
+            raise self.make_error(f"{shown} is neither an integer nor a list of integers", role, row, allowed)
         return numbers
 
     def make_vocabulary(self) -> tuple[tuple[str, ...] | None, int]:

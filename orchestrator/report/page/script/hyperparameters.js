@@ -222,5 +222,5 @@ function drawEffects() {
   ];
   if (intervals.length > 1) note.push(page.chance);
   if (!effects.every(effect => effect.alone)) note.push("* Other hyperparameters vary together with this one and may cause the difference.");
-  box.replaceChildren(make("h3", `Effects${namesLengths ? "" : ` at the ${effects[0].at.replace(" ", " lengths ")}`}, with 95 % intervals`), make("p", note.join(" "), {class: "note"}), makeTable(head, body));
+  box.replaceChildren(make("h3", `Effects${namesLengths ? "" : ` at the ${effects[0].at.replace(" ", /\d\D/.test(effects[0].at) ? " lengths " : " length ")}`}, with 95 % intervals`), make("p", note.join(" "), {class: "note"}), makeTable(head, body));
 }

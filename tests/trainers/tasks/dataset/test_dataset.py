@@ -255,6 +255,7 @@ GOOD: list[Row] = [{"tokens": [1, 2, 3], "targets": [1, 2, 3], "answer": [4], "s
         ({"targets": [1, -1, 2]}, {"targets": "targets"}, "test", "column targets, row 2: id -1 is out of range"),
         ({"targets": [-100] * 3}, {"targets": "targets"}, "test", "column targets, row 2: has only masked"),
         ({"answer": []}, {"answer": "answer"}, "test", "column answer, row 2: has no token"),
+        ({"size": "1" * 5000}, {"length": "size"}, "test", "column size, row 2: '111"),
         ({"size": 0}, {"length": "size"}, "test", "column size, row 2: length 0 is not allowed; allowed: >= 1"),
         ({"size": [1, 2]}, {"length": "size"}, "test", "column size, row 2: must hold exactly one number"),
         ({}, {"tokens": "token"}, "tokens", "'token' is not a column of train.jsonl"),
