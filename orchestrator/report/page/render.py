@@ -207,9 +207,10 @@ def _render_commands(summary: Summary) -> str:
     if more_seeds := make_extend_command(summary):
         commands["more seeds"] = more_seeds
         top = min(3, sum(row.rank is not None for row in summary.rows))
-        if top > 1:
+        if top:
+            first = f"the first {top}" if top > 1 else "the first"
             confirm = f"{format_command('confirm', summary.folder)} --top {top} --seeds {ENOUGH_SEEDS}"
-            commands[f"the first {top} again, on fresh seeds"] = confirm
+            commands[f"{first} again, on fresh seeds"] = confirm
     commands |= {
         "figures for a paper": f"{format_command('export', summary.folder)} --figures pdf",
         "to MLflow": format_command("publish", summary.folder),
