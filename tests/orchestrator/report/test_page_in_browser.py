@@ -430,6 +430,16 @@ def test_differences_against_length_are_those_of_pairs_of_seeds(metric, tab, tmp
     assert ranges == ["range trained", "range selection", "range test"] and tab.problems == []
 
 
+@pytest.mark.parametrize("lost", [0, 2])
+def test_pairs_without_a_line_are_counted_below_the_picture(lost, tab, tmp_path, synthetic_sweep, simple_curve):
+    values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(2)]
+    failed = {(0, seed): 50 for seed in range(lost)}
+    path, _ = write_report(synthetic_sweep(tmp_path / "some", values, 8, simple_curve, failed).folder)
+    tab.open(path.as_uri())
+    note = tab.read("document.querySelector('#comparison .differences').nextElementSibling.textContent")
+    assert ("2 of 8" in note) == bool(lost)
+
+
 def test_configurations_without_pairs_of_seeds_have_no_picture_of_differences(written, tab, tmp_path):
     changed = tmp_path / "unpaired.html"
     text = written.read_text()

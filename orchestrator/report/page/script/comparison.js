@@ -139,6 +139,13 @@ function drawDifferences(c, d, available) {
   return svg.node();
 }
 
+// What the lines are, and how many pairs have an empty line, because none of their differences is finite.
+function describePicture(picture) {
+  const lines = [...picture.querySelectorAll(".seed")], missing = lines.filter(line => !line.getAttribute("d")).length;
+  const note = missing ? ` ${missing} of ${lines.length} pairs have no line, because a seed failed or never reached the metric.` : "";
+  return `Thin lines: pairs of equal seeds; thick line: their median; dashed: no difference.${note}`;
+}
+
 // One sentence on a comparison, as orchestrator/report/tables/seed_comparison_table.py begins `lengthwise compare`.
 function describeComparison({group, lengths, differences, difference, low, high, level, n, reason}, first, second) {
   const labels = [configurations[first].label, configurations[second].label];
@@ -220,8 +227,7 @@ function drawComparison() {
     make("p", `A is ${labels[0]} (${describe(first)}). B is ${labels[1]} (${describe(second)}).`),
     swap,
     table,
-    ...(picture ? [make("h3", "A - B at each length"), picture,
-      make("p", "Thin lines: pairs of equal seeds; thick line: their median; dashed: no difference.", {class: "note"})] : []),
+    ...(picture ? [make("h3", "A - B at each length"), picture, make("p", describePicture(picture), {class: "note"})] : []),
     make("p", [
       `Differences of ${metricName()} at the judged evaluation${sign}; each row of pictures has its own scale.`,
       ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences and assumes no distribution, p is that of the exact sign test."] : []),
