@@ -21,7 +21,7 @@ def describe_confirmation(summary: Summary, confirmation: Confirmation, *, with_
         for row in confirmation.rows
     ]
     scores_text = join_first_few(scores, MAX_SHOWN_SCORES)
-    seeds = f"{'other' if confirmation.reused_seeds else 'fresh'} seeds {format_ranges(confirmation.seeds)}"
+    seeds = _describe_seeds(confirmation)
     standing = _describe_standing(confirmation)
     if standing and summary.name == confirmation.name:
         standing += f" (labels of {confirmation.parent})"
@@ -54,7 +54,7 @@ def describe_confirmation_briefly(confirmation: Confirmation) -> str:
         verdict = verdict.replace("better", "lower")
 
     # Reused seeds or changed code weaken a confirmation, so even an answer in two lines says it.
-    seeds = f"{'other' if confirmation.reused_seeds else 'fresh'} seeds {format_ranges(confirmation.seeds)}"
+    seeds = _describe_seeds(confirmation)
     caveats = ["not independent of the selection"] * bool(confirmation.reused_seeds)
     caveats += ["with other code than the search"] * bool(confirmation.changed_code)
     caveat = f" ({', '.join(caveats)})" if caveats else ""
@@ -66,9 +66,14 @@ def describe_confirmed_pair(confirmation: Confirmation) -> str:
     """Return the comparison of the search's first two configurations on fresh seeds, as a sentence."""
     assert confirmation.comparison is not None
     first, second = (format_label(row.number) for row in confirmation.rows[:2])
-    seeds = f"{'other' if confirmation.reused_seeds else 'fresh'} seeds {format_ranges(confirmation.seeds)}"
+    seeds = _describe_seeds(confirmation)
     verdict = describe_verdict(confirmation.comparison, first, second, with_metric=False)
     return f"On {seeds}: {verdict[0].lower()}{verdict[1:]}"
+
+
+def _describe_seeds(confirmation: Confirmation) -> str:
+    """Return the seeds of a confirmation as text: "fresh seeds 10-19"."""
+    return f"{'other' if confirmation.reused_seeds else 'fresh'} seeds {format_ranges(confirmation.seeds)}"
 
 
 def _describe_standing(confirmation: Confirmation) -> str:

@@ -9,5 +9,5 @@ search          the section `search`, with the race over seeds
 objective       the section `objective`
 validate        plain data -> SweepSpec, with pydantic's errors as problems
 section_checks  problems between sections
-problems        collected problems: a check gives the key path of a key, `Findings` adds file and line
+problems        collected problems: a check gives the key path of a value, `Findings` adds file and line
 """

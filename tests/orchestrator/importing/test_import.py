@@ -192,6 +192,8 @@ def test_a_full_disk_leaves_no_folder(rows: pd.DataFrame, imported: Import, tmp_
     with pytest.raises(OSError, match="No space"):
         imported(rows)
     assert notes.read_text() == "mine" and not (tmp_path / "imported" / "events.jsonl").exists()
+    monkeypatch.undo()
+    assert SweepState.load(imported(rows).folder).end_status == "complete" and notes.read_text() == "mine"
 
 
 CLAIMS = """

@@ -9,6 +9,7 @@ from rich.console import Console
 from orchestrator import run
 from orchestrator.code.user_code import UserCodeError
 from orchestrator.errors import SweepExists
+from orchestrator.program.member_run import _read_attempt_number
 from orchestrator.record.files.code import find_program
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize
@@ -98,3 +99,8 @@ def test_three_that_end_one_step_early_stop_the_sweep(study: Study) -> None:
     ended = [pack for pack in state.packs.values() if pack.has_ended]
     assert len(ended) == 3 and all(list(pack.evaluations) == [10, 20] for pack in ended)
     assert "step 30 was due" in study.said and "--accept-code-change" in study.said
+
+
+@pytest.mark.parametrize(("name", "number"), [("attempt-2.log", 2), ("attempt-best.png", 0), ("attempt-3-old.log", 0)])
+def test_files_of_a_program_are_no_attempts(name: str, number: int) -> None:
+    assert _read_attempt_number(Path(name)) == number
