@@ -138,7 +138,7 @@ def read_curves(
     missing = MissingCurves(state, partial(_read_shape, state))
     tables = list[Any]()
     rows = 0
-    read_tables = list[Any]()
+    tables_by_file: dict[str, Any] = {}
     inline_evaluations: dict[Any, list[Any]] = {}  # by their shape and the digests of their measurements
     for pack in selected_packs:
         digests = frozenset(state.configurations[config_id].measurements_digest for config_id, _ in pack.members)
@@ -146,16 +146,16 @@ def read_curves(
         for fields in [*parts, *missing.make_fields(pack)]:
             if (curves := fields.get("curves")) is None:
                 table = _drop_pruned_rows(pack, read_part(state.folder, fields["file"], fields["sha256"]))
-                read_tables.append(_drop_unmeasured_rows(state, digests, table))
-                rows += read_tables[-1].num_rows
+                tables_by_file[fields["file"]] = table = _drop_unmeasured_rows(state, digests, table)
+                rows += table.num_rows
             else:
                 shape = tuple(tuple(curves[name]) for name in SHAPE)
                 inline_evaluations.setdefault((shape, digests), []).append((pack, fields))
                 rows += count_values(curves)
         if rows >= _ROWS_AT_ONCE:
-            tables += _filter_rows([*read_tables, *_make_inline_tables(state, inline_evaluations)], keep)
-            read_tables, inline_evaluations, rows = [], {}, 0
-    tables += _filter_rows([*read_tables, *_make_inline_tables(state, inline_evaluations)], keep)
+            tables += _filter_rows([*tables_by_file.values(), *_make_inline_tables(state, inline_evaluations)], keep)
+            tables_by_file, inline_evaluations, rows = {}, {}, 0
+    tables += _filter_rows([*tables_by_file.values(), *_make_inline_tables(state, inline_evaluations)], keep)
     if not tables:
         tables = [make_schema().empty_table()]
 
