@@ -13,10 +13,11 @@ STORAGE := $(or $(LENGTHWISE_STORAGE),sweeps)
 QUICKSTART := search_spaces/quickstart.yaml
 SWEEP := $(STORAGE)/quickstart
 
-.PHONY: help install sweep ui test test-slow test-cluster check bench bench-check gpu gpu-studies studies quickstart-pages
+.PHONY: help install install-cpu sweep ui test test-slow test-cluster check bench bench-check gpu gpu-studies studies quickstart-pages
 
 help:
 	@echo "make install   .venv with what sweeps need, in the versions of constraints.txt"
+	@echo "make install-cpu  the same on Linux without CUDA"
 	@echo "make sweep     the quickstart sweep; if it exists: resumes or shows it"
 	@echo "make ui        MLflow on its results"
 	@echo "make test      the tests (4 minutes)"
@@ -32,6 +33,9 @@ help:
 	@echo "make quickstart-pages  the picture of README.md and the screen of orchestrator/README.md, from a run"
 
 install: $(INSTALLED)
+
+install-cpu: export PIP_EXTRA_INDEX_URL = https://download.pytorch.org/whl/cpu
+install-cpu: $(INSTALLED)
 
 # What sweeps need, and in addition what tests, checks and benchmarks need.
 $(INSTALLED): PACKAGES := .
