@@ -8,6 +8,7 @@ import fcntl
 import itertools
 import json
 import os
+import select
 import shutil
 import subprocess
 import time
@@ -151,6 +152,7 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
+            assert select.select([self._in], [], [], PATIENCE)[0], "the browser does not answer"
             read = os.read(self._in.fileno(), 1 << 20)
             assert read, "the browser has ended"
             self._buffer += read
