@@ -31,7 +31,7 @@ from search_spaces.grammar.values import (
 )
 
 # Panels of the help
-BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = PANELS = ("begin", "look", "continue", "export", "maintenance")
+BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = ("begin", "look", "continue", "export", "maintenance")
 
 
 def _choose_storage(ctx: typer.Context, storage: str | None) -> str | None:

@@ -275,16 +275,6 @@ class MergedReports:
         return ReportedStep(step=step, values_AKL=values_AKL, loss=self._losses[step])
 
 
-def merge_attempts(attempts: Mapping[str, str], declared: DeclaredReports) -> tuple[list[ReportedStep], MergedReports]:
-    """Return the complete steps of attempts that have ended, and their merged reports.
-
-    attempts: the text of each file of reports by its name, in order. Raises ReportProblem.
-    """
-    reports = MergedReports(declared)
-    steps = [step for file, text in attempts.items() for step in reports.read(file, text)]
-    return steps + reports.finish(), reports
-
-
 def _parse_curve(metric: str, curve: Any) -> dict[int, float]:
     """Return the values of a metric by length; a number without lengths is measured at length 1."""
     by_length = curve if isinstance(curve, dict) else {"1": curve}

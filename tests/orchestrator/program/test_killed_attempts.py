@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.program import process
-from orchestrator.program.reports import DeclaredReports, merge_attempts
+from orchestrator.program.reports import DeclaredReports
+from tests.orchestrator.program.attempts import merge_attempts
 
 STEPS = 60
 DECLARED = DeclaredReports(steps=STEPS, evaluation_interval=2, averages=("raw",), metrics={"loss": (1,)}, lengths=(1,))

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lengthwise
-from orchestrator.program.reports import DeclaredReports, MergedReports, ReportProblem, merge_attempts, parse_report
+from orchestrator.program.reports import DeclaredReports, MergedReports, ReportProblem, parse_report
+from tests.orchestrator.program.attempts import merge_attempts
 
 DECLARED = DeclaredReports(
     steps=250,

@@ -16,7 +16,6 @@ from torch import Tensor
 from trainers.tasks.fixed_set import Draws
 from trainers.tensors.device_constants import constant
 
-CHAINS = ("cascade", "run")
 FREE = -1  # the class of all pairs of numbers
 _PAIRS = tuple(  # of digits, ordered by kind: sums from 10, of 9, up to 8
     (i, j) for low, high in ((10, 18), (9, 9), (0, 8)) for i in range(10) for j in range(10) if low <= i + j <= high
