@@ -138,6 +138,16 @@ def test_pointing_tells_the_outcome_beside_points_and_at_the_end_of_the_line(pag
         assert page.read(beside.format("body")) == []
 
 
+def test_the_dashes_of_b_lie_over_the_line_of_a_with_gaps_that_show_it(page):
+    medians = "[...document.querySelectorAll('#curves .median')]"
+    first, second = page.read(f"{medians}.map(e => e.getAttribute('stroke-dasharray'))")
+    assert page.read(f"{medians}.map(e => e.dataset.of)") == ["0", "1"] and first is None
+    width = float(page.read(f"parseFloat(getComputedStyle({medians}[1]).strokeWidth)"))
+    assert float(second.split()[1]) > width + 2  # its dashes have round ends
+    lines = page.read("[...document.querySelectorAll('#curves :is(.band, .seed, .median)')].map(e => e.classList[0])")
+    assert lines[-2:] == ["median", "median"]  # no seed of B fills the gaps
+
+
 def test_rows_have_no_hash_as_their_title(page):
     assert page.read("document.querySelectorAll('#table tbody tr').length") > 2
     assert page.read("document.querySelectorAll('#table tr[title]').length") == 0

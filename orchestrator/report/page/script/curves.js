@@ -140,20 +140,21 @@ function drawFocus() {
   const {focus, x, y, lengths, path, right, width, top, bottom, height} = plot, indices = d3.range(lengths.length);
   focus.selectAll("*").remove();
   const inside = focus.append("g").attr("clip-path", "url(#inside)"), labels = [];
-  for (const c of new Set([state.second, state.first, pointed].filter(c => c !== null))) {
+  const spreads = inside.append("g"), medians = inside.append("g"); // no band or seed hides a median
+  for (const c of new Set([state.first, state.second, pointed].filter(c => c !== null))) { // A shows in the gaps of B's dashes
     const [low, median, high] = quartileCurves(state.m, state.a, state.e, c);
     const tint = markOf(c) ? color(c) : "#1c2127";
     const area = d3.area().defined(index => isDrawable(low[index]) && isDrawable(high[index]))
       .x(index => x(lengths[index])).y0(index => y(low[index])).y1(index => y(high[index]));
-    inside.append("path").attr("class", "band").attr("fill", tint).attr("d", area(indices));
+    spreads.append("path").attr("class", "band").attr("fill", tint).attr("d", area(indices));
     if (state.e === 0) // seeds are stored for the judged evaluation alone
-      configurations[c].seeds.forEach((_, s) => inside.append("path").attr("class", "seed").attr("data-of", c)
+      configurations[c].seeds.forEach((_, s) => spreads.append("path").attr("class", "seed").attr("data-of", c)
         .attr("stroke", tint).attr("d", path(seedCurve(state.m, state.a, c, s))));
-    inside.append("path").attr("class", "median").attr("data-of", c).attr("stroke", tint)
-      .attr("stroke-dasharray", c === state.second ? "7 3" : null).attr("d", path(median));
+    medians.append("path").attr("class", "median").attr("data-of", c).attr("stroke", tint)
+      .attr("stroke-dasharray", c === state.second ? "7 8" : null).attr("d", path(median));
     const last = findEnd(median);
     if (isHollow(c) && last !== undefined)
-      inside.append("circle").attr("class", "end focus").style("--tint", tint).attr("cx", x(lengths[last])).attr("cy", y(median[last])).attr("r", 4.5);
+      medians.append("circle").attr("class", "end focus").style("--tint", tint).attr("cx", x(lengths[last])).attr("cy", y(median[last])).attr("r", 4.5);
     const worstEdge = page.metrics[state.m].direction === "maximize" ? height - bottom : top; // of infinite medians
     const end = last !== undefined ? y(median[last]) : worstEdge;
     if (last !== undefined || median.some(value => Math.abs(value) === Infinity))
