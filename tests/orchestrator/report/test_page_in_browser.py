@@ -1,5 +1,6 @@
 """The page of a sweep in a real browser: pointing, choosing, switching, dragging and typing change what they should."""
 
+import itertools
 import json
 import math
 import re
@@ -146,6 +147,30 @@ def test_the_dashes_of_b_lie_over_the_line_of_a_with_gaps_that_show_it(page):
     assert float(second.split()[1]) > width + 2  # its dashes have round ends
     lines = page.read("[...document.querySelectorAll('#curves :is(.band, .seed, .median)')].map(e => e.classList[0])")
     assert lines[-2:] == ["median", "median"]  # no seed of B fills the gaps
+
+
+def test_the_lines_of_a_and_b_are_named_at_their_right_end(page):
+    names, labels = "[...document.querySelectorAll('#parallel .ray-name')]", page.read(ROWS)
+    page.click('#table tr[data-c="3"]')  # it takes the place of B
+    page.point("h1")
+    assert set(page.read(f"{names}.map(e => e.textContent)")) == {f"A {labels[0]}", f"B {labels[3]}"}
+    page.drag('#parallel .brush[data-axis="dropout"] .overlay', (0.5, 0.02), (0.5, 0.3))
+    drawn = page.read("document.querySelectorAll('#parallel .chosen:not(.out)').length")
+    assert page.read(f"{names}.length") == drawn < 2
+
+
+def test_names_of_parallel_lines_that_end_together_stand_apart(tab, tmp_path, synthetic_sweep):
+    values = [{"training.learning_rate": 10.0 ** -(3 + n), "model.dropout": 0.1 * n} for n in range(3)]
+    state = synthetic_sweep(tmp_path / "equal", values, 2, lambda n, s, a, m, lengths, step: 0.5 + 0.0 * lengths)
+    tab.open(write_report(state.folder)[0].as_uri())
+    tab.point('#table tr[data-c="2"]')
+    boxes = tab.read(
+        "[...document.querySelectorAll('#parallel .ray-name')].map(e => e.getBoundingClientRect().toJSON())"
+    )
+    boxes.sort(key=lambda box: box["top"])
+    assert len(boxes) == 3 and all(below["top"] - box["top"] >= 14 for box, below in itertools.pairwise(boxes))
+    edges = tab.read("document.querySelector('#parallel svg').getBoundingClientRect().toJSON()")
+    assert all(box["right"] <= edges["right"] and box["bottom"] <= edges["bottom"] for box in boxes)
 
 
 def test_rows_have_no_hash_as_their_title(page):

@@ -28,6 +28,13 @@ function valueRange() {
   return isLog ? [low / 2, high * 2] : [low >= 0 ? Math.max(0, low - 0.5) : low - 0.5, high + 0.5];
 }
 
+// Move labels of one line each apart, downwards first and then back above the lower edge.
+function moveApart(labels, lowest) {
+  labels.sort((label, other) => label.y - other.y);
+  for (let n = 1; n < labels.length; n++) labels[n].y = Math.max(labels[n].y, labels[n - 1].y + 14);
+  labels.forEach((label, n) => { label.y = Math.min(label.y, lowest - 14 * (labels.length - 1 - n)); });
+}
+
 // The path of values at these lengths, with a gap where one of them is not drawn.
 const makePath = (x, y, lengths, isDrawn) => {
   const line = d3.line().defined(([, value]) => isDrawn(value)).x(([length]) => x(length)).y(([, value]) => y(value));
@@ -161,10 +168,7 @@ function drawFocus() {
       labels.push({c, tint, isInfinite: last === undefined, y: Math.max(top + 4, Math.min(height - bottom, end))});
   }
 
-  // Labels at the right end are moved apart, downwards first and then back above the lower edge.
-  labels.sort((label, other) => label.y - other.y);
-  for (let n = 1; n < labels.length; n++) labels[n].y = Math.max(labels[n].y, labels[n - 1].y + 14);
-  labels.forEach((label, n) => { label.y = Math.min(label.y, height - bottom - 14 * (labels.length - 1 - n)); });
+  moveApart(labels, height - bottom);
   for (const label of labels)
     focus.append("text").attr("class", "name").attr("x", width - right + 6).attr("y", label.y + 4)
       .style("fill", label.tint).text(labelWithMark(label.c) + (label.isInfinite ? " \u00d7" : isHollow(label.c) && width >= 700 ? `, ${configurations[label.c].failed} failed` : ""));

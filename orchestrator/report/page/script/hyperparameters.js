@@ -72,24 +72,34 @@ function drawPoints() {
   }
 }
 
-// The value of the configuration that is pointed at, beside its points and at the right end of its line.
-let endOfRay = () => null;
+// The value of the configuration that is pointed at, beside its points.
+const formatOutcome = (c, outcome) =>
+  isLost(c, outcome) ? (isNeverReached ? page.judged.infinite : "failed") : formatNumber(configurations[c][outcome]);
 function drawBeside() {
-  document.querySelectorAll(".beside").forEach(text => text.remove());
+  document.querySelectorAll("#points .beside").forEach(text => text.remove());
+  nameRays();
   if (pointed === null) return;
-  const write = (svg, x, y, isLeft, outcome) => {
-    const lost = isNeverReached ? page.judged.infinite : "failed";
-    const value = isLost(pointed, outcome) ? lost : formatNumber(configurations[pointed][outcome]);
-    d3.select(svg).append("text").attr("class", "value beside").attr("text-anchor", isLeft ? "start" : "end")
-      .attr("x", x + (isLeft ? 9 : -9)).attr("y", y + 4).text(`${configurations[pointed].label}: ${value}`);
-  };
   for (const mark of document.querySelectorAll(`#points [data-c="${pointed}"]`)) {
     const isCross = mark.matches("text"), {e, f} = isCross ? mark.transform.baseVal[0].matrix : {};
     const [x, y] = isCross ? [e, f - 5] : ["cx", "cy"].map(name => +mark.getAttribute(name));
-    write(mark.ownerSVGElement, x, y, x < mark.ownerSVGElement.viewBox.baseVal.width / 2, state.outcome);
+    const svg = mark.ownerSVGElement, isLeft = x < svg.viewBox.baseVal.width / 2;
+    d3.select(svg).append("text").attr("class", "value beside").attr("text-anchor", isLeft ? "start" : "end")
+      .attr("x", x + (isLeft ? 9 : -9)).attr("y", y + 4).text(`${configurations[pointed].label}: ${formatOutcome(pointed, state.outcome)}`);
   }
-  const end = endOfRay(pointed), {name, outcome} = axes.at(-1);
-  if (outcome && end) write(document.querySelector("#parallel svg"), ...end, true, name);
+}
+
+// At the right end of their lines: the names of A and B, and the value of the configuration that is pointed at.
+let endOfRay = () => null;
+function nameRays() {
+  const svg = d3.select("#parallel svg"), {name, outcome} = axes.at(-1);
+  if (svg.empty() || !outcome) return;
+  const named = new Set([state.first, state.second].filter(c => c !== null && isIn(c)));
+  if (pointed !== null) named.add(pointed);
+  const labels = [...named].filter(endOfRay).map(c => ({c, x: endOfRay(c)[0], y: endOfRay(c)[1]}));
+  moveApart(labels, svg.attr("height") - 6);
+  svg.selectAll(".ray-name").data(labels).join("text").attr("class", ({c}) => `value ray-name${c === pointed ? " beside" : ""}`)
+    .attr("x", ({x}) => x + 9).attr("y", ({y}) => y + 4).style("fill", ({c}) => markOf(c) ? color(c) : null)
+    .text(({c}) => labelWithMark(c) + (c === pointed ? `: ${formatOutcome(c, name)}` : ""));
 }
 
 // Parallel coordinates: all hyperparameters and outcomes side by side. A range dragged along an axis is a filter.
@@ -103,7 +113,7 @@ function drawParallel() {
   $("kept").hidden = !kept;
   $("kept").textContent = `Kept: ${kept}.`;
   const width = Math.max(widthOf(box.parentElement), axes.length * 84), height = 290;
-  const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 92, pad = 10; // right of the last axis is room for a value
+  const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 104, pad = 10; // right of the last axis is room for a value
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]);
   const lowest = height - bottom - pad, highest = top + pad; // values end here, so that no line runs along an edge
   const scales = axes.map(axis => axis.scale.copy().range([lowest, highest]));
@@ -168,6 +178,7 @@ function drawParallel() {
         focusAgain(`[data-slider="${CSS.escape(axis.name)}"]`);
       });
   });
+  nameRays();
 }
 
 // The effects of hyperparameters on the chosen outcome, with their intervals, the strongest first.
