@@ -105,10 +105,10 @@ function drawCurves() {
     .attr("class", c => `curve${configurations[c].rank ? "" : " open"}${isIn(c) ? "" : " out"}`)
     .attr("stroke", color).attr("d", c => path(quartileCurves(state.m, state.a, state.e, c)[1]));
   const ends = hollow.map(c => [c, findEnd(quartileCurves(state.m, state.a, state.e, c)[1])]).filter(([, end]) => end !== undefined);
-  curves.selectAll("circle").data(ends).join("circle").attr("data-c", ([c]) => c)
+  curves.selectAll(".end").data(ends).join("path").attr("data-c", ([c]) => c)
     .attr("class", ([c]) => `end${isIn(c) ? "" : " out"}`).style("--tint", ([c]) => color(c))
-    .attr("cx", ([, end]) => x(lengths[end])).attr("r", 3.2)
-    .attr("cy", ([c, end]) => y(quartileCurves(state.m, state.a, state.e, c)[1][end]));
+    .attr("transform", ([c, end]) => `translate(${x(lengths[end])},${y(quartileCurves(state.m, state.a, state.e, c)[1][end])})`)
+    .attr("d", ([c]) => makeMark(c, 3.2));
   svg.classed("single", lengths.length === 1); // a curve of one length is a dot
   const focus = svg.append("g").style("pointer-events", "none");
   plot = {focus, x, y, lengths, path, right, width, top, bottom, height};
@@ -157,11 +157,12 @@ function drawFocus() {
     if (state.e === 0) // seeds are stored for the judged evaluation alone
       configurations[c].seeds.forEach((_, s) => spreads.append("path").attr("class", "seed").attr("data-of", c)
         .attr("stroke", tint).attr("d", path(seedCurve(state.m, state.a, c, s))));
-    medians.append("path").attr("class", "median").attr("data-of", c).attr("stroke", tint)
+    medians.append("path").attr("class", `median${c === state.first ? " first" : ""}`).attr("data-of", c).attr("stroke", tint)
       .attr("stroke-dasharray", c === state.second ? "7 8" : null).attr("d", path(median));
     const last = findEnd(median);
     if (isHollow(c) && last !== undefined)
-      medians.append("circle").attr("class", "end focus").style("--tint", tint).attr("cx", x(lengths[last])).attr("cy", y(median[last])).attr("r", 4.5);
+      medians.append("path").attr("class", "end focus").style("--tint", tint)
+        .attr("transform", `translate(${x(lengths[last])},${y(median[last])})`).attr("d", makeMark(c, 4.5));
     const worstEdge = page.metrics[state.m].direction === "maximize" ? height - bottom : top; // of infinite medians
     const end = last !== undefined ? y(median[last]) : worstEdge;
     if (last !== undefined || median.some(value => Math.abs(value) === Infinity))
@@ -197,11 +198,11 @@ function drawLegend(groups) {
   if (ranked.length)
     entries.push(entry(`linear-gradient(90deg,${colors})`, "first to last by the selection lengths", {class: "ramp"}));
   if (state.first !== null && !state.e)
-    entries.push(make("span", "A, B: median, quartiles, seeds"));
+    entries.push(make("span", "A solid, B dashed: median, quartiles, seeds"));
   const infinite = d3.range(C).filter(c => isLost(c, "selection") || isLost(c, "test")).map(c => configurations[c].label);
   if (infinite.length) entries.push(make("span", `\u00d7 ${WHY_LOST}: ${listFirst(infinite)}`));
   const counts = hollow.map(c => `${configurations[c].label} ${configurations[c].failed} of ${configurations[c].seeds.length}`);
-  if (counts.length) entries.push(make("span", `\u25cb some seeds failed: ${listFirst(counts)}`));
+  if (counts.length) entries.push(make("span", `hollow: some seeds failed, ${listFirst(counts)}`));
   $("legend").replaceChildren(...entries);
 }
 

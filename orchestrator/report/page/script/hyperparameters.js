@@ -25,7 +25,7 @@ function outcomeScale(bottom, top) {
 function drawPoints() {
   const box = $("points"), lengths = describeLengths(state.outcome), isOneLength = /^ \d+$/.test(lengths);
   const measure = isOneLength ? `value at the ${state.outcome} length` : `mean over the ${state.outcome} lengths`;
-  $("outcome-note").replaceChildren(...keepTogether(`${judgedName}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}${axes.some(axis => !axis.outcome && (!axis.number || axis.ticks)) ? "; points of equal values are spread sideways" : ""}.${failed.length ? ` \u00d7: ${WHY_LOST}.` : ""}${hollow.length ? " \u25cb: some seeds failed." : ""}`));
+  $("outcome-note").replaceChildren(...keepTogether(`${judgedName}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}${axes.some(axis => !axis.outcome && (!axis.number || axis.ticks)) ? "; points of equal values are spread sideways" : ""}.${state.first !== null && state.second !== null ? " A is the square, B the large circle." : ""}${failed.length ? ` \u00d7: ${WHY_LOST}.` : ""}${hollow.length ? " Hollow: some seeds failed." : ""}`));
 
   // As many panels in a row as have room, and as equal rows as possible.
   const panels = axes.filter(axis => !axis.outcome).toSorted(byStrength);
@@ -55,13 +55,13 @@ function drawPoints() {
     svg.append("text").attr("class", "title").attr("text-anchor", "middle")
       .attr("transform", `translate(11,${(top + height - bottom) / 2}) rotate(-90)`).text(`${state.outcome}${lengths}`);
 
-    // A point for each configuration; those of a category are spread so that equal values stay apart.
+    // A point for each configuration, those of A and B on top; those of a category are spread so that equal values stay apart.
     const jitter = c => axis.number && !axis.ticks ? 0 : ((c * 7) % 11 - 5) * 1.6;
     const finished = d3.range(C).filter(c => axis.values[c] !== null && configurations[c][state.outcome] !== null);
     const describePoint = (c, value) => `${configurations[c].label}: ${axis.name} ${shorten(axis.values[c])}, ${value}`;
-    pointable(svg.append("g").selectAll("circle").data(finished.reverse()).join("circle"))
-      .attr("class", c => `dot${isHollow(c) ? " hollow" : ""}${isIn(c) ? "" : " out"}`).style("--tint", color).attr("r", c => markOf(c) ? 6 : 4.2).attr("fill", color)
-      .attr("cx", c => x(axis.values[c]) + jitter(c)).attr("cy", c => y(configurations[c][state.outcome]))
+    pointable(svg.append("g").selectAll("path").data(d3.sort(finished.reverse(), markOf)).join("path"))
+      .attr("class", c => `dot${isHollow(c) ? " hollow" : ""}${isIn(c) ? "" : " out"}`).style("--tint", color).attr("d", c => makeMark(c, markOf(c) ? 6 : 4.2)).attr("fill", color)
+      .attr("transform", c => `translate(${x(axis.values[c]) + jitter(c)},${y(configurations[c][state.outcome])})`)
       .append("title").text(c => describePoint(c, formatNumber(configurations[c][state.outcome]) + (isHollow(c) ? `, ${configurations[c].failed} failed` : "")));
 
     // A cross for each failed configuration.
@@ -80,8 +80,7 @@ function drawBeside() {
   nameRays();
   if (pointed === null) return;
   for (const mark of document.querySelectorAll(`#points [data-c="${pointed}"]`)) {
-    const isCross = mark.matches("text"), {e, f} = isCross ? mark.transform.baseVal[0].matrix : {};
-    const [x, y] = isCross ? [e, f - 5] : ["cx", "cy"].map(name => +mark.getAttribute(name));
+    const {e: x, f} = mark.transform.baseVal[0].matrix, y = mark.matches("text") ? f - 5 : f; // a cross stands on its position
     const svg = mark.ownerSVGElement, isLeft = x < svg.viewBox.baseVal.width / 2;
     d3.select(svg).append("text").attr("class", "value beside").attr("text-anchor", isLeft ? "start" : "end")
       .attr("x", x + (isLeft ? 9 : -9)).attr("y", y + 4).text(`${configurations[pointed].label}: ${formatOutcome(pointed, state.outcome)}`);
@@ -146,8 +145,8 @@ function drawParallel() {
       labelStrip(svg, x(axis.name) - 9, strip + 4);
     }
     const drawn = hollow.filter(c => axis.outcome && axis.values[c] !== null);
-    pointable(svg.append("g").selectAll("circle").data(drawn).join("circle")).attr("class", c => `end${isIn(c) ? "" : " out"}`)
-      .style("--tint", color).attr("cx", x(axis.name)).attr("cy", c => scales[index](axis.values[c])).attr("r", 3.6);
+    pointable(svg.append("g").selectAll("path").data(drawn).join("path")).attr("class", c => `end${isIn(c) ? "" : " out"}`)
+      .style("--tint", color).attr("d", c => makeMark(c, 3.6)).attr("transform", c => `translate(${x(axis.name)},${scales[index](axis.values[c])})`);
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`);
     group.call(drawAxis(index)).call(dropOverlapping, ON_HEIGHT);
     group.select(".domain").attr("d", `M0,${height - bottom}V${top}`);
