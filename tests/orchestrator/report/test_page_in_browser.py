@@ -564,6 +564,33 @@ def test_the_focus_stays_where_a_key_chose(page):
     assert page.read("document.activeElement.textContent") == "Swap A and B"
 
 
+def test_left_and_right_step_the_length_that_the_curves_are_read_at(page, built):
+    told = "document.querySelector('#readout').textContent"
+    result = summarize(built)
+    lengths = result.bands[result.rows[0].config_id, *result.objective_curve].lengths
+    page.read("document.querySelector('#curves svg').focus()")
+    seen = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowLeft"):
+        page.press(key)
+        (c,), (length, median) = page.read(HOT), re.search(r"at length (\d+): (\S+) \[", page.read(told)).groups()
+        band = result.bands[result.rows[int(c)].config_id, *result.objective_curve]
+        assert float(median) == pytest.approx(band.median[lengths.index(int(length))], rel=0.005)
+        seen.append((int(c), int(length)))
+    assert seen == [(0, lengths[0]), (0, lengths[1]), (1, lengths[1]), (1, lengths[0]), (1, lengths[0])]
+    page.press("Enter")  # B is released, and still pointed at
+    assert f"at length {lengths[0]}: " in page.read(told)
+    page.set("#metric", 1)  # nothing is pointed at any more
+    assert "at length" not in page.read(told)
+    page.read("document.querySelector('#curves svg').focus()")
+    page.press("ArrowLeft")
+    assert page.read(HOT) == ["0"] and f"at length {lengths[-1]}: " in page.read(told)
+
+
+def test_the_keys_of_the_curves_are_told_where_a_page_has_a_keyboard(page):
+    hints = page.read("[...document.querySelectorAll('.keys')].map(e => e.closest('section').id)")
+    assert hints == ["picture", "hyperparameters"]
+
+
 def test_a_slider_tells_values_and_moves_by_every_key_of_a_slider(page):
     name = "[data-slider=dropout]"
     told = f"document.querySelector('{name}').getAttribute('aria-valuetext')"

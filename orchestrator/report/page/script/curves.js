@@ -76,7 +76,7 @@ function drawCurves() {
   box.replaceChildren();
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height])
     .attr("role", "img").attr("tabindex", 0)
-    .attr("aria-label", `${metricName()} against ${page.axis}, a line for each configuration; arrow keys point at them, Enter compares`)
+    .attr("aria-label", `${metricName()} against ${page.axis}, a line for each configuration; arrow keys point at them and at lengths, Enter compares`)
     .on("keydown", pointByKey);
   const left = Math.max(62, 32 + measureLabels(svg, axis)); // labels of any width stay off the title of the axis
   const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, width - right]);
@@ -177,6 +177,7 @@ function drawFocus() {
   // The value under the pointer, on the side that has more room.
   if (pointed === null || pointedLength === null) return;
   const value = quartileCurves(state.m, state.a, state.e, pointed)[1][pointedLength], at = x(lengths[pointedLength]);
+  if (!isDrawable(value)) return; // a key may point at a length without a point
   const isLeft = at < width / 2;
   focus.append("circle").attr("cx", at).attr("cy", y(value)).attr("r", 4);
   focus.append("text").attr("class", "value").attr("text-anchor", isLeft ? "start" : "end")

@@ -25,7 +25,7 @@ function markWide() {
 }
 
 function update() {
-  pointed = null;
+  pointed = pointedLength = null;
   document.body.classList.remove("pointed");
   for (const draw of [drawControls, drawCurves, drawTable, drawComparison, drawPoints, drawParallel, drawEffects, drawReadout]) draw();
   markWide();

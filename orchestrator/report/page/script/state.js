@@ -225,17 +225,21 @@ const pointable = selection => selection.attr("data-c", c => c)
 const focusAgain = (...selectors) =>
   selectors.map(selector => document.querySelector(selector)).find(element => element !== null)?.focus({preventScroll: true});
 function pointByKey(event) {
-  const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
+  const isRow = event.currentTarget.closest("table") !== null, order = sortedConfigurations();
+  const step = {ArrowDown: 1, ArrowUp: -1}[event.key], lengthStep = isRow ? 0 : {ArrowRight: 1, ArrowLeft: -1}[event.key];
+  const limit = (index, count) => Math.max(0, Math.min(count - 1, index));
   if (step) {
-    const order = sortedConfigurations(), index = order.indexOf(pointed) + step;
-    const next = order[Math.max(0, Math.min(order.length - 1, index))];
-    point(next);
-    if (event.currentTarget.closest("table")) document.querySelector(`#table tr[data-c="${next}"]`)?.focus();
+    const next = order[limit(order.indexOf(pointed) + step, order.length)] ?? null;
+    point(next, pointedLength);
+    if (isRow) document.querySelector(`#table tr[data-c="${next}"]`)?.focus();
+  } else if (lengthStep) { // the first step is to the first or the last length
+    const count = lengthsOf(state.m).length, index = pointedLength ?? (lengthStep > 0 ? -1 : count);
+    point(pointed ?? state.first ?? order[0] ?? null, limit(index + lengthStep, count));
   } else if ((event.key === "Enter" || event.key === " ") && pointed !== null) {
-    const chosen = pointed, isRow = event.currentTarget.closest("table") !== null;
+    const chosen = pointed, length = pointedLength;
     choose(chosen);
     focusAgain(isRow ? `#table tr[data-c="${chosen}"]` : "#curves svg", "#table tbody tr:last-child");
-    point(chosen);
+    point(chosen, length);
   } else return;
   event.preventDefault();
 }
