@@ -51,6 +51,7 @@ SCRIPT_FILES = (
 _FAILED_COUNT = re.compile(r"\d[\d,]* failed")  # in the first sentence; a link leads from it to the reasons
 _BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best at the selection lengths 6-7: #8"
 _COMMAND = re.compile(r"lengthwise [a-z]+ [^\s;,]*[^\s;,.](?: --[a-z][a-z-]*(?: \d+)?)*")  # in a sentence
+_BRACKETS = re.compile("; brackets: [^;]*|^brackets: [^;]*(; )?")  # in the legend; a phone shows no quartiles
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _UNBROKEN = re.compile(  # intervals, ranges and percentages, which a browser would break; also in script/state.js
     r"\[[^\[\]]{,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %)"
@@ -79,11 +80,7 @@ def render_page(summary: Summary, curves: pd.DataFrame) -> str:
         title=escape(f"lengthwise: {summary.name}"),
         name=escape(summary.name),
         meta=_render_source(summary),
-        columns=escape(
-            describe_columns(summary, make_cells(summary.rows, make_result_columns(summary), summary.infinity_text))
-        )
-        if summary.rows
-        else "",
+        columns=_render_columns_note(summary),
         answers=_render_answers(summary),
         sections="\n".join(_render_sections(summary)),
         data=data.replace("<", "\\u003c"),  # so that no text can end the script element
@@ -127,6 +124,14 @@ def _render_source(summary: Summary) -> str:
     if not description:
         return escape(study + live)
     return f"{escape(description)} <span class=where>({escape(study)})</span>{escape(live)}"
+
+
+def _render_columns_note(summary: Summary) -> str:
+    """Return the legend of the table of configurations as HTML."""
+    if not summary.rows:
+        return ""
+    cells = make_cells(summary.rows, make_result_columns(summary), summary.infinity_text)
+    return _BRACKETS.sub(r"<span class=brackets>\g<0></span>", escape(describe_columns(summary, cells)))
 
 
 def _render_sections(summary: Summary) -> Iterator[str]:

@@ -307,6 +307,30 @@ def test_a_phone_shows_the_outcomes_and_the_interval_without_scrolling(page):
     assert compared[:3] == ["at lengths", "median of A - B", "interval (at least 95 %)"]
 
 
+@pytest.mark.parametrize("width", [360, 390])
+def test_a_phone_shows_each_seed_and_p_on_a_line_below_the_row(page, width):
+    pictures = "[...document.querySelectorAll('#comparison td svg')]"
+    p = page.read("document.querySelector('#comparison tbody td:last-child').textContent")
+    assert page.read(f"{pictures}.every(e => e.closest('tr').dataset.group)")  # elsewhere in the row itself
+    page.resize(width, 844, phone=True)
+    page.reload()
+    rows = page.read(f"{pictures}.map(e => e.closest('tr').previousSibling.dataset.group)")
+    assert rows == list(LENGTH_GROUPS)
+    ends = page.read(
+        f"{pictures}.map(e => {{ const range = document.createRange(); range.selectNodeContents(e.closest('td'));"
+        "return range.getBoundingClientRect().right })"
+    )
+    assert max(ends) <= width - 12 and len(ends) == 3
+    assert page.read("document.querySelector('#comparison .below').textContent").endswith(f"p: {p}")
+
+
+def test_the_legend_of_the_table_names_brackets_only_where_they_are_shown(page):
+    told = "document.querySelector('#table').closest('section').innerText"
+    assert "brackets: quartiles over seeds; reach" in page.read(told)
+    page.resize(390, 844, phone=True)
+    assert "brackets" not in page.read(told) and "test 8-11; reach" in page.read(told)
+
+
 def test_a_phone_has_rows_for_a_finger_and_effects_without_scrolling(page):
     heads = "[...document.querySelectorAll('#effects th')].map(e => e.textContent)"
     assert "at lengths" in page.read(heads)

@@ -200,7 +200,7 @@ function drawComparison() {
   // The table: a row for each group of lengths. Each picture has its own scale, because differences may grow tenfold with length.
   const limitOf = ({low, high, difference, differences}) =>
     d3.max([low, high, difference, ...differences].filter(Number.isFinite), Math.abs) || 1;
-  const width = innerWidth < 700 || isPaper ? 160 : 280;
+  const isPhone = innerWidth <= 500 && !isPaper, width = innerWidth < 700 || isPaper ? 160 : 280;
   const rows = comparisons.map(comparison => {
     const {group, lengths, medians, difference, low, high, differences, paired, n, p} = comparison;
     return {
@@ -211,12 +211,20 @@ function drawComparison() {
       "pairs of seeds": paired ? String(n) : "not paired", p: Number.isNaN(p) ? "-" : p.toPrecision(3),
     };
   });
-  const isMedian = name => /^median [AB]$/.test(name), names = Object.keys(rows[0] ?? {});
-  if (innerWidth <= 500 && !isPaper) names.sort((name, other) => isMedian(name) - isMedian(other)); // a phone shows few columns
+  const isMedian = name => /^median [AB]$/.test(name), isBelow = name => isPhone && ["each seed", "p"].includes(name);
+  const names = Object.keys(rows[0] ?? {}).filter(name => !isBelow(name));
+  if (isPhone) names.sort((name, other) => isMedian(name) - isMedian(other)); // it shows few columns
   const table = makeTable(names, rows.map(row => names.map(name => row[name])));
   table.querySelectorAll("tbody tr").forEach((row, index) => {
     const {group, difference, low, high, level, p, n} = comparisons[index];
     Object.assign(row.dataset, {group, difference, low, high, level, p, n});
+    if (!isPhone) return;
+
+    // On a phone the picture and p have a line of their own below the row.
+    const line = make("tr"), cell = make("td", undefined, {class: "below", colspan: names.length});
+    cell.append("each seed: ", rows[index]["each seed"], ` p: ${rows[index].p}`);
+    line.append(cell);
+    row.after(line);
   });
 
   // The picture; then what the numbers are, and what they are not corrected for.
