@@ -891,6 +891,8 @@ def test_pictures_fill_the_paper_and_the_screen_is_as_before(page):
     assert page.read(style.format("section") + ".breakInside") == "auto"  # else a quarter of a sheet stays empty
     assert page.read(style.format("#table tbody tr") + ".breakInside") == "avoid"
     assert page.read(style.format("details td") + ".fontSize") == "10.6667px"  # 8pt
+    for leading in ("#effects h3", "#effects .note", "#comparison .verdict + p", "summary"):  # each to a table or text
+        assert page.read(style.format(leading) + ".breakAfter") == "avoid", leading
     page.call("Emulation.setEmulatedMedia", media="")
     page.read("dispatchEvent(new Event('afterprint'))")
     assert page.read(rows) == before and page.read(opened) == 0
