@@ -33,6 +33,7 @@ CREDENTIALS = (
 )
 CREDENTIAL_MODULES = ("secrets.py", "*_secrets.py", "*credentials.py", "passwords.py")  # other modules are code
 STATUS = ("status", "--porcelain=v2", "--branch", "--no-ahead-behind")
+CHANGED_NAMES = ("diff", "HEAD", "--name-only", "--no-renames", "-z", "--", ":/")
 DIFF = ("diff", "HEAD", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--", ":/")
 
 
@@ -78,7 +79,7 @@ class RepositoryReader:
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="lengthwise-git")
         roots = dict.fromkeys(map(find_root, folders))
         self._commands = {
-            root: [self._threads.submit(self._run_git, root, command) for command in (STATUS, DIFF)]
+            root: [self._threads.submit(self._run_git, root, STATUS), self._threads.submit(self._read_diff, root)]
             for root in roots
             if (root / ".git").exists()
         }
@@ -128,12 +129,19 @@ class RepositoryReader:
             problem=diff.problem,
         )
 
+    def _read_diff(self, root: Path) -> "_Output":
+        """Return the diff of a work tree without files named like credentials."""
+        names = self._run_git(root, CHANGED_NAMES)
+        if names.problem:
+            return names
+        credentials = filter(is_credential_name, os.fsdecode(names.content).split("\0"))
+        return self._run_git(root, (*DIFF, *(f":(exclude,top,literal){name}" for name in credentials)))
+
     def _run_git(self, folder: Path, command: tuple[str, ...]) -> "_Output":
         """Run git in `folder`; GIT_DIR and other variables of a hook that started this process are ignored."""
         # Without optional locks git does not write to the user's repository.
         environment: dict[str, Any] = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-        excluded = [f":(exclude,icase,glob)**/{pattern}" for pattern in CREDENTIALS] if command is DIFF else []
 
         # The lock keeps `__exit__` from missing a process that starts just now.
         with ExitStack() as exit_stack:
@@ -143,7 +151,7 @@ class RepositoryReader:
                     if self._closed:
                         return _Output(problem="git was not started")
                     process = subprocess.Popen(
-                        ["git", "-C", str(folder), *command, *excluded],
+                        ["git", "-C", str(folder), *command],
                         stdin=subprocess.DEVNULL,
                         stdout=subprocess.PIPE,
                         stderr=messages,

@@ -61,6 +61,18 @@ def test_credentials_are_not_in_the_diff(repository) -> None:
     assert found.diff is not None and b"SIZE = 2" in found.diff and b"hunter" not in found.diff
 
 
+def test_modules_are_in_the_diff_whatever_their_names(repository) -> None:
+    names = ("auth_tokenizer.py", "deep/password_task.py", "deep/test_secrets.py", "deep/secrets.py", "auth_token.txt")
+    (repository.root / "deep").mkdir()
+    for name in names:
+        (repository.root / name).write_text("old\n")
+    repository.commit()
+    for name in names:
+        (repository.root / name).write_text(f"new {name}\n")
+    diff = read(repository.root / "deep").diff or b""
+    assert [name for name in names if f"+new {name}".encode() in diff] == list(names[:3])
+
+
 def test_of_a_large_diff_hash_and_size_are_known(repository, monkeypatch) -> None:
     monkeypatch.setattr(repositories, "MAX_DIFF_BYTES", 1000)
     (repository.root / "notes.md").write_text("line\n" * 1000)
