@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from search_spaces.grammar.values import MASK, mask_passwords
+from search_spaces.grammar.values import MASK, is_web_address, mask_passwords
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 _MESSAGE_FIELDS = ("error", "message", "trace")  # fields of a record that are redacted
@@ -38,7 +38,7 @@ def strip_password(uri: str) -> str:
     """
     # A server's user name is part of its secret; that of a database only names the account.
     masked_uri = mask_passwords(uri)
-    if masked_uri.startswith(("http://", "https://")) and "@" in (parts := urlsplit(masked_uri)).netloc:
+    if is_web_address(masked_uri) and "@" in (parts := urlsplit(masked_uri)).netloc:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     return masked_uri.replace(f":{MASK}@", "@", 1)
 

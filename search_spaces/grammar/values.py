@@ -125,7 +125,7 @@ def find_store_problem(uri: str) -> str | None:
             "has a password; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead, or for a database "
             "MLFLOW_TRACKING_URI"
         )
-    if not _STORE_SYNTAX.fullmatch(uri):
+    if not _STORE_SYNTAX.fullmatch(uri) or (uri.startswith(("http:", "https:")) and not is_web_address(uri)):
         return "is not an address of MLflow"
 
     # MLflow creates a missing database, but would fail late on another kind of file.

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import options
+from orchestrator.errors import UserError
 from orchestrator.record.ledger import folders as places
 from orchestrator.record.state.state import SweepState
+from orchestrator.text.redaction import URI_VARIABLE
+from orchestrator.tracking.address import read_uri_variable
 from search_spaces import load_sweep
 from tests.command_line import refused
 
@@ -78,3 +81,14 @@ def test_a_verb_without_its_file_names_an_example(verb, lengthwise):
 def test_a_study_that_was_not_run_yet_names_its_file(lengthwise, tmp_path):
     lengthwise.succeeds("init", "mine", cwd=tmp_path)
     refused(lengthwise("report", "mine", cwd=tmp_path), "events.jsonl", "lengthwise run mine/sweep.yaml")
+
+
+@pytest.mark.parametrize("address", ["http://[::1:5000", "http://ada:pw@[::1:5000", "https://host:99999"])
+def test_an_address_with_a_broken_host_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="--tracking-uri") as refused:
+        options.parse_store(address)
+    monkeypatch.setenv(URI_VARIABLE, address)
+    with pytest.raises(UserError, match=f"{URI_VARIABLE}=") as refused_variable:
+        read_uri_variable()
+    assert refused.value.exit_code == refused_variable.value.exit_code == 2
+    assert "pw" not in str(refused_variable.value)
