@@ -100,10 +100,11 @@ def plan_more_steps(
             f"{_describe_rerun(steps)}"
         )
     origin = _make_origin(state, steps, list(zip(old_configurations, new_configurations, strict=True)))
+    first, last = checkpoint_steps[0], checkpoint_steps[-1]
+    at_steps = f"step {first}" if first == last else f"steps {first} to {last}"
     messages = (
         f"{format_count(len(rows), 'configuration')} of {state.name} with seeds {format_ranges(spec.seeds)} "
-        "will be trained up to "
-        f"step {steps}, from step {format_ranges(checkpoint_steps)}",
+        f"will be trained up to step {steps}, from checkpoints at {at_steps}",
         f"sweep {state.name} stays as it is; the new one is {spec.name}",
     )
     return DerivedSweep(
