@@ -5,13 +5,14 @@ Shapes: S seeds, M members, B rows, T positions, V output tokens, L lengths.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import ClassVar, Self, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.errors import Problem
+from trainers.errors import ConfigError, Problem
 from trainers.random import Stream
 from trainers.settings.fields import Settings, settings_fields, to_plain_value
 from trainers.tasks import supervised
@@ -199,10 +200,15 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
         if any(width - widths[longest] != length - longest for length, width in widths.items()):
             return self
 
-        # `lengths` is a property of the class, so more lengths need a subclass.
+        # `lengths` is a setting, which may have bounds, or a property of the class, so that more need a subclass.
         extended = tuple(sorted({*self.lengths, *new_lengths}))
+        values = {field.name: getattr(self, field.name) for field in settings_fields(cls)}
+        if "lengths" in values:
+            with suppress(ConfigError):
+                return cls(**{**values, "lengths": extended})
+            return self
         longer = type(cls.__name__, (cls,), {"lengths": property(lambda self: extended), "__module__": cls.__module__})
-        built: Self = longer(**{field.name: getattr(self, field.name) for field in settings_fields(cls)})
+        built: Self = longer(**values)
         return built
 
     @property

@@ -51,6 +51,15 @@ def test_it_trains_on_the_longest_trained_length_and_is_evaluated_at_every_lengt
     assert not list(check_task(task))
 
 
+def test_lengths_that_are_a_setting_are_extended_within_its_bounds() -> None:
+    class Chosen(Largest):
+        lengths: tuple[int, ...] = setting((2, 3, 5), high=9)
+
+    extended = Chosen().with_lengths((4, 9))
+    assert (type(extended), extended.lengths) == (Chosen, (2, 3, 4, 5, 9))
+    assert Chosen().with_lengths((10,)).lengths == (2, 3, 5)
+
+
 def test_accuracy_and_exact_match_count_the_targets_that_are_not_masked(stream) -> None:
     task, batch = Largest(), Largest().draw_rows(stream, 4, 3)
     predicted = torch.where(batch.targets == IGNORED, 0, batch.targets)
