@@ -147,7 +147,8 @@ def _find_nearest_key(unknown: ErrorDetails, section_class: type[BaseModel]) -> 
 def _find_dotted_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
     """Return the dotted key that ends with an unknown top-level key: steps -> training.steps.
 
-    None if it may be a misspelt top-level key, such as seed (seeds).
+    Or with the only key inside it, and either may be initials: optimizer.lr -> training.learning_rate. None if it may
+    be a misspelt top-level key, such as seed (seeds).
     """
     name = str(unknown["loc"][-1])
     if len(unknown["loc"]) > 1 or find_nearest_name(name, _list_fields(unknown["loc"]), cutoff=0.85):
@@ -164,7 +165,17 @@ def _find_dotted_key(unknown: ErrorDetails, data: dict[str, Any]) -> str | None:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel)
         for key in annotation.model_fields
     )
-    return next((key for key in (*file_keys, *declared_keys) if "." in key and key.rpartition(".")[2] == name), None)
+    last_parts = {key: key.rpartition(".")[2] for key in (*file_keys, *declared_keys) if "." in key}
+
+    # Many sections have a `name`, so it tells nothing about the section that was meant.
+    given = unknown["input"]
+    inner = next(iter(given)) if isinstance(given, dict) and len(given) == 1 and "name" not in given else name
+    for wanted in (name, inner):
+        for key, last_part in last_parts.items():
+            initials = "".join(word[:1] for word in last_part.split("_"))
+            if wanted == last_part or (wanted == initials and "_" in last_part):
+                return key
+    return None
 
 
 def _list_fields(location: tuple[int | str, ...], section_class: type[BaseModel] = SweepSpec) -> Sequence[str]:

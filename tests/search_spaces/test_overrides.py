@@ -132,6 +132,7 @@ SUGGESTED = {
     "steps=100": "did you mean training.steps?",
     "configurations=3": "did you mean search.configurations?",
     "seed=3": "did you mean seeds?",
+    "optimizer.lr=abc": "did you mean training.learning_rate?",
 }
 
 
