@@ -231,6 +231,16 @@ def test_the_plan_is_the_same_each_time(spec):
     assert packs_of(spec(), drawn)[0] == packs_of(spec(), drawn)[0]
 
 
+def test_repacked_structures_of_equal_work_keep_the_order_of_their_packs(spec):
+    drawn = [values(batch=batch) for batch in range(1, 9)]
+    packs, configurations = packs_of(spec(("choice: [8, 16]", "choice: [1, 2, 3, 4, 5, 6, 7, 8]")), drawn, workers=1)
+    smaller = SizedPacker(1, 2, lambda member, count: 1.0, is_balanced=False)
+    configuration_by_id = {one.config_id: one for one in configurations}
+    repacked = smaller.repack_waiting(packs, [], configuration_by_id, WorkerPool(1))
+    keys = [pack.structural_key for pack in packs]
+    assert [pack.structural_key for pack in repacked] == [key for key in keys for _ in range(2)]
+
+
 def test_one_structure_is_cut_for_two_workers(spec):
     packs, _ = packs_of(spec(), [values(index / 10) for index in range(1, 5)])
     assert [len(pack.members) for pack in packs] == [6, 6]

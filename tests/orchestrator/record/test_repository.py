@@ -123,6 +123,16 @@ def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path
     assert said[1].endswith(f"{tmp_path.resolve()} is in no repository")
 
 
+def test_git_that_fails_without_a_message_is_named_with_its_exit_code(repository, monkeypatch, tmp_path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "git").write_text("#!/bin/sh\nexit 3\n")
+    (tools / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    found = read(repository.root)
+    assert found.commit is None and "git status" in (found.problem or "") and "exit code 3" in (found.problem or "")
+
+
 def test_git_that_hangs_is_left(repository, monkeypatch, tmp_path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -200,6 +200,17 @@ def test_ledgers_that_were_continued_apart_are_refused_as_they_are(machine):
     assert {path.read_bytes() for path in (machine("a").bucket / "drivers").iterdir()} == {b"ended"}
 
 
+def test_a_copied_ledger_with_damaged_bytes_is_refused_as_it_is(machine):
+    with machine("a") as folder:
+        create_ledger(folder, FIRST).close()
+        path = folder / "events.jsonl"
+        damaged = path.read_bytes()[:-10] + b"\xff" * 9 + b"\n"
+        path.write_bytes(damaged)
+        with pytest.raises(DivergedLedger):
+            fetch_sweep(folder)
+    assert path.read_bytes() == damaged
+
+
 def test_a_torn_last_line_is_no_continuation(machine):
     with machine("a") as folder:
         create_ledger(folder, FIRST).close()
