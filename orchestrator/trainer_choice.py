@@ -26,6 +26,11 @@ def refuse_program(sections: Collection[str], feature: str) -> None:
         raise UserError(f"{feature}: only for models of lengthwise; this sweep trains a program")
 
 
+def name_pack(sections: Collection[str]) -> str:
+    """Return the noun for packs in texts: a pack of a program is one run of it."""
+    return "run" if "program" in sections else "pack"
+
+
 def find_shared_streams(
     first: Mapping[str, Any], second: Mapping[str, Any], differing: Collection[str]
 ) -> dict[str, list[str]]:

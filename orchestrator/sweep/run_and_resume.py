@@ -55,7 +55,7 @@ from orchestrator.sweep.specification import (
 from orchestrator.sweep.train_missing import is_sweep_complete, train_missing
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import format_count
-from orchestrator.trainer_choice import get_trainer
+from orchestrator.trainer_choice import get_trainer, name_pack
 from search_spaces import SweepSpec
 from trainers.files.atomic_file import write_atomic
 
@@ -248,11 +248,12 @@ def _record_retries(session: Session, state: SweepState) -> None:
     """Record that failed packs are retried; seeds that diverged are results, which stay."""
     diverged = sum(member.status == "failed" and not member.has_crashed for member in state.members)
     pack_ids = [pack_id for pack_id, _ in state.failed_packs]
+    noun = f"failed {name_pack(state.spec)}"
     if pack_ids:
         add_record(session.ledger, state, "retry", pack_ids=pack_ids)
-        session.say(f"retrying {format_count(len(pack_ids), 'failed pack')}")
+        session.say(f"retrying {format_count(len(pack_ids), noun)}")
     else:
-        session.say("no failed packs to retry")
+        session.say(f"no {noun}s to retry")
     if diverged:
         session.say(
             f"not retried: {format_count(diverged, 'seed')} diverged, which is a result; to train with changed code "

@@ -24,6 +24,7 @@ from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import resolve_tracking_uri
 from orchestrator.text.wording import format_count
 from orchestrator.tracking.publisher import Publisher
+from orchestrator.trainer_choice import name_pack
 from search_spaces import SweepSpec
 
 
@@ -107,8 +108,7 @@ def _open_driver(
     with open_scheduler(scheduler_name, spec.resources, start_worker) as scheduler:
         session.interrupts.install_handlers()  # again, because ray.init replaces handlers
         cluster = scheduler.cluster
-        noun = "run" if spec.program else "pack"
-        session.say(f"{cluster.description}: up to {format_count(cluster.workers, noun)} at once")
+        session.say(f"{cluster.description}: up to {format_count(cluster.workers, name_pack(spec.sections))} at once")
         if hidden := describe_hidden_gpus(spec, scheduler_name):
             session.say(f"note: {hidden}")
         display, meter = ProgressDisplay(session.console, spec.name), SpeedMeter(state)

@@ -13,6 +13,7 @@ from orchestrator.results.scoring.search_design import count_planned, count_spec
 from orchestrator.results.scoring.validation_scores import may_stop
 from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.text.wording import format_duration, format_label, format_number
+from orchestrator.trainer_choice import name_pack
 
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
@@ -72,7 +73,8 @@ def make_progress_rows(
     ]
     if may_stop(state):
         rows.append(("seeds stopped early", str(sum(member.stopped_at is not None for member in state.members))))
-    rows.append(("packs", f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"))
+    packs_text = f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"
+    rows.append((f"{name_pack(state.spec)}s", packs_text))
     if (seconds_left := estimate_first_evaluation(state, running)) is not None:
         begins = f"begins in about {format_duration(seconds_left)}" if seconds_left else "under way"
         rows.append(("first evaluation", begins))

@@ -16,6 +16,7 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
 from orchestrator.running.watching.meter import count_seeds, count_steps, count_steps_done, format_best_score
 from orchestrator.text.wording import format_command, format_count, format_label, group_errors, join_first_few
+from orchestrator.trainer_choice import name_pack
 
 MAX_NAMED_PACKS = 4  # of the packs with the same error
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
@@ -23,7 +24,7 @@ NO_TRACE = "no traceback was kept: the process died and left none, or an earlier
 
 def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
-    members = state.members
+    members, noun = state.members, name_pack(state.spec)
     counts = Counter(member.status for member in members)
     crashed = state.seeds_crashed
     owner, seed_count = describe_running_driver(state.folder), count_seeds(state)
@@ -44,7 +45,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("seeds failed", f"{counts['failed']} ({crashed} crashed, {counts['failed'] - crashed} diverged)"),
         *_make_stopped_row(state, seed_count),
         *_make_race_rows(state),
-        ("packs", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
+        (f"{noun}s", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs repacked", sentence) for sentence in describe_repackings(state.repackings)),
         ("member-steps", f"{100 * done_steps / total_steps:.0f} %" if total_steps else "none yet"),
         ("best so far", format_best_score(state)),
@@ -59,7 +60,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     if attempts:
         rows.append(("failed attempts", f"{len(attempts)}, last: {attempts[-1]}"))
     deaths = group_errors((error, pack_id) for pack_id, error in state.failed_packs)
-    rows += [("failed packs", f"{_describe_packs(pack_ids)}: {error}") for error, pack_ids in deaths.items()]
+    rows += [(f"failed {noun}s", f"{_describe_packs(pack_ids, noun)}: {error}") for error, pack_ids in deaths.items()]
     if state.failed_packs:
         command = f"{format_command('resume', state.folder)} --retry-failed"
         rows.append(("retry them with", f"{command} (if the code was fixed, add --accept-code-change)"))
@@ -97,20 +98,21 @@ def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
 
 def make_trace_lines(state: SweepState) -> list[str]:
     """Return lines with every error that ended a pack, its traceback and its packs; similar errors are listed once."""
+    noun = name_pack(state.spec)
     groups = group_errors(
         (f"{error}\n{trace or NO_TRACE}", pack.pack_id)
         for pack in state.packs.values()
         for error, trace in zip(pack.attempts, pack.traces, strict=True)
     )
     if not groups:
-        return ["no failed packs, so no tracebacks"]
+        return [f"no failed {noun}s, so no tracebacks"]
     lines = []
     for text, pack_ids in groups.items():
-        packs = _describe_packs(list(dict.fromkeys(pack_ids)))
+        packs = _describe_packs(list(dict.fromkeys(pack_ids)), noun)
         lines += ["", *f"{format_count(len(pack_ids), 'attempt')} of {packs}: {text}".rstrip().splitlines()]
     return lines
 
 
-def _describe_packs(pack_ids: Sequence[str]) -> str:
+def _describe_packs(pack_ids: Sequence[str], noun: str) -> str:
     """Return the number of packs with the first few pack_ids: "2 packs (0c1b66877d7e, 3f00aa6e1b2c)"."""
-    return f"{format_count(len(pack_ids), 'pack')} ({join_first_few(pack_ids, MAX_NAMED_PACKS)})"
+    return f"{format_count(len(pack_ids), noun)} ({join_first_few(pack_ids, MAX_NAMED_PACKS)})"

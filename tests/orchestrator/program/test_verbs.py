@@ -11,6 +11,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import describe_selection
 from orchestrator.report.sentences import describe_best
 from orchestrator.results.make_summary import summarize
+from orchestrator.running.watching.status import make_status_rows
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
@@ -209,6 +210,8 @@ def test_retry_failed(changes, study: Study, own_code_forgotten) -> None:
         (study.folder / name).write_text(code.replace("share = value", "assert step < 20; share = value"))
     state = study.run()
     assert (state.end_status, len(state.failed_packs)) == ("failed", 2)
+    labels = {label for label, _ in make_status_rows(state)}
+    assert {"runs", "failed runs"} <= labels and not [label for label in labels if "pack" in label]
     for pack in state.packs.values():  # they ran copies, but name the files that the user edits
         texts = [*pack.attempts, *map(str, pack.traces)]
         assert any(f"{study.folder}/" in text for text in texts) and f"{state.folder}/code/" not in "".join(texts)
