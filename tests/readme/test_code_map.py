@@ -1,6 +1,7 @@
 """The page for readers of the code names functions that are there, and the frames of a real run."""
 
 import re
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ def files_of(cell: str) -> list[Path]:
 def test_every_function_is_in_its_file(row: list[str]) -> None:
     (files, names) = next((files_of(cell), row[:i]) for i, cell in enumerate(row) if ".py)" in cell)
     code = [file.read_text() for file in files]
-    for name in re.findall(r"`(\w+)`", names[-1]):
+    for name in re.findall(r"\w+", " ".join(re.findall(r"`([\w.]+)`", names[-1]))):
         assert any(re.search(rf"^\s*(def|class) {name}\b|^{name} = ", text, re.M) for text in code), name
 
 
@@ -31,8 +32,9 @@ def test_the_frames_are_those_of_a_run(run_inline: Callable[..., Path], monkeypa
     update, frames = AdamW.update, list[tuple[str, str]]()
 
     def record(self: AdamW, *arguments: object) -> object:
-        stack = [frame for frame in traceback.extract_stack() if frame.filename.startswith(OURS)]
-        frames[:] = frames or [(Path(frame.filename).name, frame.name) for frame in stack]
+        codes = [frame.f_code for frame, _ in traceback.walk_stack(sys._getframe())][::-1]
+        ours = [code for code in codes if code.co_filename.startswith(OURS)]
+        frames[:] = frames or [(Path(code.co_filename).name, code.co_qualname) for code in ours]
         return update(self, *arguments)
 
     monkeypatch.setattr(AdamW, "update", record)
@@ -45,5 +47,5 @@ def test_the_frames_are_those_of_a_run(run_inline: Callable[..., Path], monkeypa
     )
     run_inline(ROOT / "search_spaces" / "quickstart.yaml", *small)
     named = [(files_of(row[1])[0].name, row[0].strip("`")) for row in ROWS[:13]]
-    assert named[-1] == ("adamw.py", "update")
+    assert named[-1] == ("adamw.py", "AdamW.update")
     assert frames == named[3:-1]
