@@ -13,7 +13,7 @@ from orchestrator.code.user_code import CodeSource, UserCodeError, find_module, 
 from orchestrator.record.files.code import import_to_resume
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, load_sweep, parse_sweep
-from trainers import check
+from trainers.check.__main__ import main
 from trainers.settings import registry
 
 AVERAGE = '''
@@ -210,12 +210,12 @@ def test_the_contract_is_checked_from_the_command_line(written, monkeypatch, cap
         own_other=AVERAGE.format(name="other"),
     )
     monkeypatch.syspath_prepend(folder)
-    assert check.main(["own_good", "own_bad"]) == 1
+    assert main(["own_good", "own_bad"]) == 1
     both = capsys.readouterr().out
     assert both.startswith("average own_average: good\naverage x: ")
     assert "docstring that fail: 1" in both and "Got:\n    2" in both
-    assert check.main(["own_other"]) == 0 and capsys.readouterr().out == "average other: good\n"
-    assert check.main([]) == 2 and check.main(["own_nowhere"]) == 2
+    assert main(["own_other"]) == 0 and capsys.readouterr().out == "average other: good\n"
+    assert main([]) == 2 and main(["own_nowhere"]) == 2
     assert "own_nowhere cannot be imported" in capsys.readouterr().err
 
 

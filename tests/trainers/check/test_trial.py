@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers import check
-from trainers.check import check_class, check_model
+from trainers.check import check_class, check_model, small_members
 from trainers.models.decoder import Decoder
 from trainers.models.model import Recorder
 from trainers.models.vmapped import Vmapped
@@ -211,8 +210,10 @@ def test_a_curriculum_is_tried_on_three_members(registered, stages: Any, said: s
 
 def test_a_trial_evaluates_at_the_shortest_and_the_longest_length_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     evaluated: list[tuple[int, ...]] = []
-    original = check.evaluate
-    monkeypatch.setattr(check, "evaluate", lambda pack, state: evaluated.append(pack.lengths) or original(pack, state))
+    original = small_members.evaluate
+    monkeypatch.setattr(
+        small_members, "evaluate", lambda pack, state: evaluated.append(pack.lengths) or original(pack, state)
+    )
     assert check_class("task", "induction") == []
-    assert check_model({**check.SMALL, "evaluation": {"lengths": [2, 3, 4, 5]}}) == []
+    assert check_model({**small_members.SMALL, "evaluation": {"lengths": [2, 3, 4, 5]}}) == []
     assert [len(lengths) for lengths in evaluated] == [2, 2] and evaluated[1] == (2, 5)
