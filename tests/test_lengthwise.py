@@ -16,7 +16,8 @@ import pytest
 import torch
 
 import lengthwise
-from orchestrator.program.reports import DeclaredReports, merge_attempts
+from orchestrator.program.reports import DeclaredReports
+from tests.orchestrator.program.attempts import merge_attempts
 from tests.orchestrator.running.test_full_disk import files_no_larger_than
 
 DECLARED = DeclaredReports(

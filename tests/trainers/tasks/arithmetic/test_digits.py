@@ -124,7 +124,7 @@ def test_counts_are_the_exact_distribution(digits: int, printed: list[float]) ->
         assert count_pairs("cascade", c, digits) / total == pytest.approx(expected, rel=6e-3)
 
 
-@pytest.mark.parametrize("chain", carry_chains.CHAINS)
+@pytest.mark.parametrize("chain", ["cascade", "run"])
 def test_counts_of_two_digits_by_enumeration(chain: str) -> None:
     found = [0, 0, 0]
     for a in range(100):
@@ -140,7 +140,7 @@ def drawn(chain: str, classes: tuple[int, ...], digits: int, rows: int, seed: in
 
 
 @pytest.mark.parametrize("digits", [1, 5, 40])
-@pytest.mark.parametrize("chain", carry_chains.CHAINS)
+@pytest.mark.parametrize("chain", ["cascade", "run"])
 def test_every_drawn_pair_has_the_chain_it_should(chain: str, digits: int) -> None:
     classes = tuple(c for c in (0, 1, 2, 3, 5, 8, 20, 40) if c <= digits)
     first, second = drawn(chain, classes, digits, 100 * len(classes))
