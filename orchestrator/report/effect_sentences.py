@@ -8,7 +8,14 @@ from orchestrator.report.tables.effect_table import EffectLine, list_effect_line
 from orchestrator.results.analysis import compute_score_effects, explain_missing_effects, shows_effects
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
-from orchestrator.text.wording import compact_value, format_lengths, format_number, join_first_few, shorten_keys
+from orchestrator.text.wording import (
+    compact_value,
+    format_lengths,
+    format_number,
+    format_signed,
+    join_first_few,
+    shorten_keys,
+)
 
 MAX_SHOWN_EFFECTS = 3  # hyperparameters with a clear effect
 MIN_FOR_HALVES = 5  # distinct values; fewer are named one by one
@@ -94,7 +101,7 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
     falls = "better" if rises == "worse" else "worse"
     than = f" than {line.difference.against}" if line.difference else ""
     subject = f"{better} {name}" if better == "higher" else f"{name} {better}"
-    value_text, low_text, high_text = (f"{number:+#.3g}".rstrip(".") for number in (value, low, high))
+    value_text, low_text, high_text = map(format_signed, (value, low, high))
     size = f"{measure} {value_text}, 95 % [{low_text}, {high_text}]"
     return f"{subject} is {rises if value > 0 else falls}{than}", size
 

@@ -127,6 +127,14 @@ def format_number(value: float | None, infinity_text: str = "inf") -> str:
     return f"{value:#.3g}".rstrip(".")
 
 
+def format_signed(value: float) -> str:
+    """Return a difference with its sign and three significant digits: format_signed(0.019) -> "+0.0190".
+
+    Zero has no sign, as in orchestrator/report/page/script/state.js.
+    """
+    return f"{value:+#.3g}".rstrip(".") if value else "0.00"
+
+
 def format_metric(metric: str, average: str) -> str:
     """Return a metric of an average of the weights: "loss (ema)"; of the weights themselves: "loss"."""
     return metric if average == "raw" else f"{metric} ({average})"

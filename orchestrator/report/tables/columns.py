@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from orchestrator.statistics.quartiles import Quartiles
-from orchestrator.text.wording import format_number
+from orchestrator.text.wording import format_number, format_signed
 
 Cells = dict[str, list[str]]
 Records = list[dict[str, Any]]  # lines of a CSV file: values by name of column
@@ -118,11 +118,12 @@ def break_cell(cell: str, width: int = CELL_WIDTH) -> str:
     return "\n".join(lines).replace("\0", " ")
 
 
-def format_interval(value: float, low: float, high: float, form: str) -> str:
-    """Return a number with its interval: format_interval(0.5, 0.1, 0.9, ".1f") -> "0.5 [0.1, 0.9]"; "-" for NaN."""
+def format_interval(value: float, low: float, high: float) -> str:
+    """Return a difference with its interval: format_interval(0.5, 0, 0.9) -> "+0.500 [0.00, +0.900]"; "-" for NaN."""
     if math.isnan(value):
         return MISSING_TEXT
-    return f"{value:{form}}" if math.isnan(low) else f"{value:{form}} [{low:{form}}, {high:{form}}]"
+    interval = "" if math.isnan(low) else f" [{format_signed(low)}, {format_signed(high)}]"
+    return format_signed(value) + interval
 
 
 def format_p(p: float) -> str:

@@ -190,7 +190,7 @@ def count_pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
 
 
 def _describe_difference(comparison: SeedComparison) -> str:
-    return format_interval(comparison.outcome.difference, comparison.outcome.low, comparison.outcome.high, "+#.3g")
+    return format_interval(comparison.outcome.difference, comparison.outcome.low, comparison.outcome.high)
 
 
 def _count_seeds(comparison: SeedComparison) -> str:

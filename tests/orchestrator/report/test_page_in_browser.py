@@ -750,9 +750,12 @@ def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_swe
     first, second = (Side(result, row) for row in result.rows)
     compared = compare_sides(first, second, make_question(first, second, "test"), "")
     assert (compared.outcome.low, compared.outcome.high, compared.outcome.ties) == (0, 0, 9)
-    assert compared.verdict == "equal" and describe_verdict(compared, "a", "b").startswith("No difference")
+    told = describe_verdict(compared, "a", "b")
+    assert compared.verdict == "equal" and told.startswith("No difference")
     tab.open(write_report(state.folder)[0].as_uri())
-    assert tab.read("document.querySelector('.verdict').textContent").startswith("No difference")
+    verdict = tab.read("document.querySelector('.verdict').textContent")
+    assert verdict.startswith("No difference")
+    assert all(" is 0.00 [0.00, 0.00] (" in sentence for sentence in (told, verdict))  # zero has no sign
     lead = tab.read("document.querySelector('#lead').textContent")
     assert "No difference" in lead and "too large" not in lead
 

@@ -13,6 +13,7 @@ from orchestrator.text.wording import (
     format_duration,
     format_number,
     format_ranges,
+    format_signed,
     group_errors,
     read_numbers,
     shorten_keys,
@@ -30,6 +31,8 @@ def test_words():
     ]  # fmt: skip
     numbers = {0.019: "0.0190", 1.0: "1.00", 123.4: "123", None: "-", math.nan: "-", math.inf: "inf"}
     assert [format_number(number) for number in numbers] == list(numbers.values())
+    signed = {0.019: "+0.0190", -1.0: "-1.00", 123.4: "+123", 0.0: "0.00", -math.inf: "-inf", math.inf: "+inf"}
+    assert [format_signed(number) for number in signed] == list(signed.values()) and format_signed(-0.0) == "0.00"
     assert [format_ranges(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
 
 

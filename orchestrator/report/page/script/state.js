@@ -90,7 +90,7 @@ const formatNumber = x => {
   if (x === Infinity) return page.judged.infinite;
   return x === -Infinity ? "-inf" : Number(x).toPrecision(3).replace(/e([+-])(\d)$/, "e$10$2");
 };
-const formatSigned = x => x === Infinity ? "+inf" : (x > 0 ? "+" : "") + formatNumber(x);
+const formatSigned = x => x === Infinity ? "+inf" : (x > 0 ? "+" : "") + formatNumber(x); // as format_signed in orchestrator/text/wording.py
 const formatRanges = lengths => { // "1-5, 8"
   const ranges = [];
   for (const length of lengths) {
