@@ -174,6 +174,25 @@ def test_names_of_parallel_lines_that_end_together_stand_apart(tab, tmp_path, sy
     assert all(box["right"] <= edges["right"] and box["bottom"] <= edges["bottom"] for box in boxes)
 
 
+def test_points_are_spread_sideways_only_where_several_share_a_value(tab, tmp_path, synthetic_sweep):
+    values = [
+        {"training.batch_size": size, "model.norm": norm} for size, norm in ((8, "pre"), (16, "pre"), (32, "none"))
+    ]
+    path, _ = write_report(synthetic_sweep(tmp_path / "few", values, 2, curve).folder)
+    tab.open(path.as_uri())
+    position = "e => [e.__data__, e.transform.baseVal[0].matrix.e]"
+    for svg in range(2):
+        picture = f"document.querySelectorAll('#points svg')[{svg}]"
+        name = tab.read(f"[...{picture}.querySelectorAll('.title')][0].textContent")
+        ticks = dict(tab.read(f"[...{picture}.querySelector('g').querySelectorAll('.tick')].map({position})"))
+        off = {
+            c: abs(x - ticks[values[c][{"batch": "training.batch_size", "norm": "model.norm"}[name]]])
+            for c, x in tab.read(f"[...{picture}.querySelectorAll('.dot')].map({position})")
+        }
+        assert {c for c, pixels in off.items() if pixels > 1} == ({0, 1} if name == "norm" else set()), (name, off)
+    assert "spread sideways" in tab.read("document.querySelector('#outcome-note').textContent")
+
+
 def test_a_is_a_square_and_b_a_circle_on_top_of_the_other_points(page):
     dots = "[...document.querySelectorAll('#points svg:first-child .dot')]"
     last = f"{dots}.slice(-2).map(e => [e.dataset.c, e.getAttribute('d')])"

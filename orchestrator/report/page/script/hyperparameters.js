@@ -22,10 +22,13 @@ function outcomeScale(bottom, top) {
   return Object.assign(log ? scale : scale.nice(), {log});
 }
 
+// Points at one of few values, or of a category, are spread sideways if several share it.
+const isSpread = (axis, c) => (!axis.number || axis.ticks !== null) && axis.values.filter(value => value === axis.values[c]).length > 1;
+
 function drawPoints() {
   const box = $("points"), lengths = describeLengths(state.outcome), isOneLength = /^ \d+$/.test(lengths);
   const measure = isOneLength ? `value at the ${state.outcome} length` : `mean over the ${state.outcome} lengths`;
-  $("outcome-note").replaceChildren(...keepTogether(`${judgedName}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}${axes.some(axis => !axis.outcome && (!axis.number || axis.ticks)) ? "; points of equal values are spread sideways" : ""}.${state.first !== null && state.second !== null ? " A is the square, B the large circle." : ""}${failed.length ? ` \u00d7: ${WHY_LOST}.` : ""}${hollow.length ? " Hollow: some seeds failed." : ""}`));
+  $("outcome-note").replaceChildren(...keepTogether(`${judgedName}, median over seeds of the ${measure}${lengths}, for each configuration${page.hyperparameters.length > 1 ? "; the strongest effect first" : ""}${axes.some(axis => !axis.outcome && d3.range(C).some(c => isSpread(axis, c))) ? "; points of equal values are spread sideways" : ""}.${state.first !== null && state.second !== null ? " A is the square, B the large circle." : ""}${failed.length ? ` \u00d7: ${WHY_LOST}.` : ""}${hollow.length ? " Hollow: some seeds failed." : ""}`));
 
   // As many panels in a row as have room, and as equal rows as possible.
   const panels = axes.filter(axis => !axis.outcome).toSorted(byStrength);
@@ -44,7 +47,7 @@ function drawPoints() {
 
     // The axes.
     const outcomes = d3.axisLeft(y).ticks(4).tickFormat((y.log ? logTickFormat : linearTickFormat)(y));
-    const left = Math.max(58, 30 + measureLabels(svg, outcomes)), x = axis.scale.copy().range([left + 8, width - 12]);
+    const left = Math.max(58, 30 + measureLabels(svg, outcomes)), x = axis.scale.copy().range([left + 15, width - 15]);
     const ticks = axis.number ? d3.axisBottom(x).ticks(4).tickValues(axis.ticks) : d3.axisBottom(x);
     svg.append("g").attr("transform", `translate(0,${height - bottom})`)
       .call(ticks.tickFormat(tickFormat(axis, x)).tickSizeOuter(0)).call(dropOverlapping);
@@ -55,8 +58,8 @@ function drawPoints() {
     svg.append("text").attr("class", "title").attr("text-anchor", "middle")
       .attr("transform", `translate(11,${(top + height - bottom) / 2}) rotate(-90)`).text(`${state.outcome}${lengths}`);
 
-    // A point for each configuration, those of A and B on top; those of a category are spread so that equal values stay apart.
-    const jitter = c => axis.number && !axis.ticks ? 0 : ((c * 7) % 11 - 5) * 1.6;
+    // A point for each configuration, those of A and B on top.
+    const jitter = c => isSpread(axis, c) ? ((c * 7) % 11 - 5) * 1.6 : 0;
     const finished = d3.range(C).filter(c => axis.values[c] !== null && configurations[c][state.outcome] !== null);
     const describePoint = (c, value) => `${configurations[c].label}: ${axis.name} ${shorten(axis.values[c])}, ${value}`;
     pointable(svg.append("g").selectAll("path").data(d3.sort(finished.reverse(), markOf)).join("path"))
