@@ -561,8 +561,11 @@ def test_dragging_along_an_axis_keeps_its_configurations_alone(page):
         text = page.read(f"document.querySelector('{told}').textContent")
         count, low, high = re.search(r"(\d+) of 16 configurations, dropout (\S+) to ([\d.]+\d)", text).groups()
         assert int(count) == len(kept) and float(low) < float(high) < 0.3
+    named = "[...document.querySelector('#legend').textContent.matchAll(/[AB](?= #)/g)].map(match => match[0])"
+    marked = page.read("[...document.querySelectorAll('#table .mark')].map(e => e.textContent).filter(Boolean)")
+    assert sorted(page.read(named) + marked) == ["A", "B"] and page.read(named)  # those outside the range
     page.click("#clear")
-    assert page.read("document.querySelectorAll('.out').length") == 0
+    assert page.read("document.querySelectorAll('.out').length") == 0 and page.read(named) == []
     assert page.read("document.querySelector('#kept').hidden")
     assert "of 16" not in page.read("document.querySelector('#table caption').textContent")
 

@@ -200,6 +200,8 @@ function drawLegend(groups) {
     entries.push(entry(`linear-gradient(90deg,${colors})`, "first to last by the selection lengths", {class: "ramp"}));
   if (state.first !== null && !state.e)
     entries.push(make("span", "A solid, B dashed: median, quartiles, seeds"));
+  const outside = [state.first, state.second].filter(c => c !== null && !isIn(c)).map(labelWithMark);
+  if (outside.length) entries.push(make("span", `${outside.join(" and ")} outside the range, drawn for the comparison`));
   const infinite = d3.range(C).filter(c => isLost(c, "selection") || isLost(c, "test")).map(c => configurations[c].label);
   if (infinite.length) entries.push(make("span", `\u00d7 ${WHY_LOST}: ${listFirst(infinite)}`));
   const counts = hollow.map(c => `${configurations[c].label} ${configurations[c].failed} of ${configurations[c].seeds.length}`);
