@@ -402,6 +402,9 @@ def test_the_table_names_its_metric_and_that_the_curves_have_another(page):
     assert page.read(caption).startswith("total_variation (ema), ") and "invalid_mass" not in page.read(caption)
     page.set("#metric", 1)
     assert page.read(caption).startswith("total_variation (ema), ") and "invalid_mass (ema)" in page.read(caption)
+    page.set("#metric", 0)
+    page.set("#average", page.read("[...document.querySelector('#average').options].map(e => e.label)").index("raw"))
+    assert page.read(caption).startswith("total_variation (ema), ") and "total_variation (raw)" in page.read(caption)
 
 
 def test_switches_change_the_curves(page):

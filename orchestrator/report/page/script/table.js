@@ -71,7 +71,9 @@ function drawTable() {
     row.addEventListener("keydown", pointByKey);
     tbody.append(row);
   }
-  const kept = describeFilters(), others = metricName() === judgedName ? "" : `, not ${metricName()} of the curves`;
+  const metric = page.metrics[state.m].name, isOtherAverage = page.averages[state.a] !== page.judged.average;
+  const shown = isOtherAverage ? `${metric} (${page.averages[state.a]})` : metricName(); // also "(raw)"
+  const kept = describeFilters(), others = metricName() === judgedName ? "" : `, not ${shown} of the curves`;
   table.replaceChildren(make("caption", `${judgedName}, the metric of the objective${others}${kept && `; ${kept}`}`), thead, tbody);
 
   // Name the columns beyond the edge, and offer the rows that are not shown.
