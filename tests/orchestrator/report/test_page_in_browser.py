@@ -613,6 +613,12 @@ def test_the_focus_stays_where_a_key_chose(page):
     assert page.read("document.activeElement.textContent") == "Swap A and B"
 
 
+def test_the_box_of_a_released_pair_tells_the_key_that_chooses(page):
+    page.read("document.querySelector('#table tbody tr').focus()")
+    page.press("Enter")
+    assert "Enter" in page.read("document.querySelector('#comparison .note .keys').textContent")
+
+
 def test_left_and_right_step_the_length_that_the_curves_are_read_at(page, built):
     told = "document.querySelector('#readout').textContent"
     result = summarize(built)
@@ -782,7 +788,14 @@ def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_swe
     assert verdict.startswith("No difference")
     assert all(" is 0.00 [0.00, 0.00] (" in sentence for sentence in (told, verdict))  # zero has no sign
     lead = tab.read("document.querySelector('#lead').textContent")
-    assert "No difference" in lead and "too large" not in lead
+    assert lead.startswith("Against the next: no difference") and "too large" not in lead
+
+    # Once fresh seeds have answered, the sentence follows a colon.
+    confirmed = tmp_path / "confirmed.html"
+    confirmed.write_text((state.folder / "report.html").read_text().replace('"confirmed":false', '"confirmed":true'))
+    tab.open(confirmed.as_uri())
+    verdict = tab.read("document.querySelector('.verdict').textContent")
+    assert verdict.startswith("On the seeds that chose #0: no difference ")
 
 
 @pytest.mark.parametrize(("width", "phone"), [(360, True), (390, True), (800, False), (1600, False)])

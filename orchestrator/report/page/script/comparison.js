@@ -171,11 +171,15 @@ function describeComparison({group, lengths, differences, difference, low, high,
   return `${better} is ${relation} than ${worse} ${at}: ${signed}.`;
 }
 
+const continueSentence = sentence => sentence[0].toLowerCase() + sentence.slice(1); // after a colon
+
 function drawComparison() {
   const box = $("comparison"), {first, second} = state;
-  if (first === null || second === null)
-    return box.replaceChildren(make("h2", "Two configurations, seed by seed"), make("p",
-      C > 1 ? "Click a curve, a row or a point to choose the two configurations that are compared." : "There is one configuration alone.", {class: "note"}));
+  if (first === null || second === null) {
+    const note = make("p", C > 1 ? "Click a curve, a row or a point" : "There is one configuration alone.", {class: "note"});
+    if (C > 1) note.append(make("span", ", or press Enter at a curve or a row,", {class: "keys"}), " to choose the two configurations that are compared.");
+    return box.replaceChildren(make("h2", "Two configurations, seed by seed"), note);
+  }
   const comparisons = GROUPS.map(group => compareSeeds(first, second, group)).filter(comparison => comparison !== null);
   const labels = [configurations[first].label, configurations[second].label];
   const swap = make("button", "Swap A and B", {type: "button", class: "screen"}); // with it, a finger chooses A as well
@@ -191,7 +195,8 @@ function drawComparison() {
   const answers = isJudged ? page.confirmed_pairs.filter(pair => labels.every(label => pair.labels.includes(label))) : [];
   const seeds = isFavoured ? `On the seeds that chose ${configurations[ranked[0]].label}: ` : answers.length ? "In the search: " : "";
   if (comparisons.length) {
-    const verdict = seeds + describeComparison(comparisons[0], first, second);
+    const sentence = describeComparison(comparisons[0], first, second);
+    const verdict = seeds ? seeds + continueSentence(sentence) : sentence;
     box.append(make("p", [verdict, ...answers.map(({sentence}) => sentence)].join(" "), {class: "verdict"}));
   }
 

@@ -55,7 +55,7 @@ if (ranked.length > 1 && !page.confirmed) {
   const paragraph = make("p", undefined, {id: "lead"});
   const isAhead = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
   if (lead && isAhead) {
-    paragraph.append(make("b", page.confirmations && !page.fresh ? "Against the next, in the search:" : "Against the next:"), ...keepTogether(` ${describeComparison(lead, ranked[0], ranked[1])}`));
+    paragraph.append(make("b", page.confirmations && !page.fresh ? "Against the next, in the search:" : "Against the next:"), ...keepTogether(` ${continueSentence(describeComparison(lead, ranked[0], ranked[1]))}`));
     if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
       paragraph.append(" More seeds: ", make("code", page.more_seeds));
     else if (!page.fresh && (lead.low !== 0 || lead.high !== 0) && !Number.isNaN(lead.low))
