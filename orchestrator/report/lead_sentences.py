@@ -36,7 +36,8 @@ def describe_lead(summary: Summary) -> list[str]:
     is_open = math.isnan(outcome.low) or comparison.verdict == "equal"
     is_favoured = not is_open and first.score != second.score  # of equal scores, the number decides
     caveat = f", on the seeds that chose {leader} (which favours it)" if is_favoured else ""
-    return [f"Against the next{caveat}: {describe_verdict(comparison, leader, rival, with_metric=False)}"]
+    verdict = describe_verdict(comparison, leader, rival, with_metric=False)
+    return [f"Against the next{caveat}: {verdict[0].lower()}{verdict[1:]}"]
 
 
 def describe_lead_briefly(summary: Summary) -> str:

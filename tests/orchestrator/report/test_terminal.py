@@ -274,7 +274,7 @@ def test_a_lead_is_called_favoured_unless_test_values_are_equal(tmp_path, synthe
     summary = summarize(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid))
     (lead,) = describe_lead(summary)
     assert ("favours it" in lead) == (gap != 0)
-    assert ("No difference" in lead) == (not gap)
+    assert (": no difference" in lead) == (not gap)
     assert not describe_lost(summary) and ("So do all others" in describe_best(summary)) == (not gap)
     assert make_short_answer(summary).endswith(
         {0.0: "no difference.", 0.1: "#1: better, on the seeds that chose it."}.get(gap, "worse.")
