@@ -1,0 +1,304 @@
+"""Two configurations in the page of a sweep in a real browser: A and B are chosen, marked and compared."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from orchestrator.record.state.state import SweepState
+from orchestrator.report.tables.seed_comparison_table import describe_verdict
+from orchestrator.report.write_report import write_report
+from orchestrator.results.comparing.seed_comparisons import LENGTH_GROUPS, Side, compare_sides, make_question
+from orchestrator.results.make_summary import summarize
+from tests.browser import needs_browser
+from tests.orchestrator.report.conftest import ROWS
+
+pytestmark = needs_browser
+
+
+def test_the_dashes_of_b_lie_over_the_line_of_a_with_gaps_that_show_it(page):
+    medians = "[...document.querySelectorAll('#curves .median')]"
+    first, second = page.read(f"{medians}.map(e => e.getAttribute('stroke-dasharray'))")
+    assert page.read(f"{medians}.map(e => e.dataset.of)") == ["0", "1"] and first is None
+    width = float(page.read(f"parseFloat(getComputedStyle({medians}[1]).strokeWidth)"))
+    assert float(second.split()[1]) > width + 2  # its dashes have round ends
+    lines = page.read("[...document.querySelectorAll('#curves :is(.band, .seed, .median)')].map(e => e.classList[0])")
+    assert lines[-2:] == ["median", "median"]  # no seed of B fills the gaps
+
+
+def test_a_is_a_square_and_b_a_circle_on_top_of_the_other_points(page):
+    dots = "[...document.querySelectorAll('#points svg:first-child .dot')]"
+    last = f"{dots}.slice(-2).map(e => [e.dataset.c, e.getAttribute('d')])"
+    swap = "#comparison button"
+    for first, second in (("0", "1"), ("1", "0")):
+        (c, square), (d, circle) = page.read(last)
+        assert (c, d) == (first, second) and "A" not in square.upper() and "A" in circle.upper()  # an arc
+        page.click(swap)
+
+    # Also where some seeds failed, as in number 5.
+    c = page.read("document.querySelector('#parallel .end').dataset.c")
+    page.click(f'#table tr[data-c="{c}"]')
+    page.click(swap)
+    ends = [f"#curves .end[data-c='{c}']", "#curves .end.focus", f"#parallel .end[data-c='{c}']"]
+    for end in ends:
+        assert "A" not in page.read(f"document.querySelector(\"{end}\").getAttribute('d').toUpperCase()"), end
+
+
+def test_the_readout_tells_how_to_choose_both_as_it_is(page):
+    told, heading = (f"document.querySelector('{selector}').textContent" for selector in ("#readout", "#comparison h2"))
+    labels = page.read(ROWS)
+    chosen = []
+    for c in (3, 0):  # it takes the place of B; then A is released
+        page.click(f'#table tr[data-c="{c}"]')
+        page.point("h1")
+        chosen.append((re.findall(r"#\d+", page.read(heading)), page.read(told)))
+    assert chosen[0][0] == [labels[0], labels[3]] and " as B;" in chosen[0][1] and "releases" in chosen[0][1]
+    assert chosen[1][0] == [] and f"as A with B {labels[3]}." in chosen[1][1]
+    page.click('#table tr[data-c="5"]')
+    assert re.findall(r"#\d+", page.read(heading)) == [labels[5], labels[3]]
+
+
+def test_the_first_by_rank_is_compared_with_the_next_on_the_first_screen(page):
+    verdict = page.read("document.querySelector('.verdict').textContent")
+    lead = "document.querySelector('.rest p:nth-child(2)#lead').textContent"
+    told, best = page.read(lead), page.read(ROWS)[0]
+    assert f": {verdict} " in told and page.read("document.querySelector('#lead code')") is None
+    assert f" seeds chose {best}, " in told
+    page.click('#table tr[data-c="1"]')
+    assert page.read(lead) == told  # whatever is chosen later
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_answered(
+    written, tab, tmp_path, has_ended
+):
+    confirmed = tmp_path / "confirmed.html"
+    text = written.read_text().replace('"confirmations":0', '"confirmations":1')
+    text = text.replace('"confirmed":false', f'"confirmed":{json.dumps(has_ended)}')
+    first, second, third = re.findall(r'"label":"(#\d+)"', text)[:3]
+    pairs = [{"labels": [second, first], "sentence": "On fresh seeds."}] * has_ended
+    confirmed.write_text(text.replace('"confirmed_pairs":[]', f'"confirmed_pairs":{json.dumps(pairs)}'))
+    tab.open(confirmed.as_uri())
+    verdict = tab.read("document.querySelector('.verdict').textContent")
+    best = tab.read(ROWS)[0]
+    if has_ended:
+        assert tab.read("document.querySelector('#lead')") is None
+        assert verdict.startswith(f"On the seeds that chose {best}: {best} ")
+        assert verdict.endswith(". On fresh seeds.")
+        tab.click('#table tr[data-c="2"]')  # a pair that nothing has confirmed
+        verdict = tab.read("document.querySelector('.verdict').textContent")
+        assert "fresh" not in verdict and f" {third} " in verdict
+        tab.set("#metric", 1)
+        tab.click('#table tr[data-c="1"]')
+        assert "fresh" not in tab.read("document.querySelector('.verdict').textContent")
+    else:
+        assert "in the search" in tab.read("document.querySelector('#lead b').textContent")
+        assert verdict.startswith(f"{best} ")
+
+
+def test_the_verdict_has_the_sign_of_the_table(page):
+    verdict = page.read("document.querySelector('.verdict').textContent")
+    minuend = page.read("document.querySelector('#comparison tbody td:nth-child(4)').textContent")
+    assert page.read("document.querySelector('#comparison th:nth-child(4)').textContent") == "median of A - B"
+    assert "difference of the medians" in page.read("document.querySelector('#comparison').textContent")
+    assert " is better than " in verdict and f" is {minuend} [" in verdict, (verdict, minuend)
+
+
+def test_the_verdict_names_a_metric_other_than_that_of_the_objective(page):
+    verdict, lead = "document.querySelector('.verdict').textContent", "document.querySelector('#lead').textContent"
+    told = page.read(lead)
+    assert " in " not in page.read(verdict)
+    page.set("#metric", 1)
+    assert " in invalid_mass (ema) is " in page.read(verdict)
+    page.set("#metric", 0)
+    page.set("#average", page.read("[...document.querySelector('#average').options].map(e => e.label)").index("raw"))
+    assert " in total_variation is " in page.read(verdict) and page.read(lead) == told
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_a_phone_shows_each_seed_and_p_on_a_line_below_the_row(page, width):
+    pictures = "[...document.querySelectorAll('#comparison td svg')]"
+    p = page.read("document.querySelector('#comparison tbody td:last-child').textContent")
+    assert page.read(f"{pictures}.every(e => e.closest('tr').dataset.group)")  # elsewhere in the row itself
+    page.resize(width, 844, phone=True)
+    page.reload()
+    rows = page.read(f"{pictures}.map(e => e.closest('tr').previousSibling.dataset.group)")
+    assert rows == list(LENGTH_GROUPS)
+    ends = page.read(
+        f"{pictures}.map(e => {{ const range = document.createRange(); range.selectNodeContents(e.closest('td'));"
+        "return range.getBoundingClientRect().right })"
+    )
+    assert max(ends) <= width - 12 and len(ends) == 3
+    assert page.read("document.querySelector('#comparison .below').textContent").endswith(f"p: {p}")
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (2, 7), (9, 3)])
+def test_clicking_two_configurations_compares_them_as_python_does(page, built, pair):
+    page.click("#every")
+    for c in (0, 1):
+        page.click(f'#table tr[data-c="{c}"]')  # they are chosen at first
+    assert page.read("document.querySelectorAll('#comparison tbody tr').length") == 0
+    for c in pair:
+        page.click(f'#table tr[data-c="{c}"]')
+    shown = page.read("[...document.querySelectorAll('#comparison tbody tr')].map(e => ({...e.dataset}))")
+    result = summarize(SweepState.load(built.folder))
+    first, second = (Side(result, result.rows[c]) for c in pair)
+    assert [one["group"] for one in shown] == list(LENGTH_GROUPS)
+    tested = compare_sides(first, second, make_question(first, second, LENGTH_GROUPS[0]), "")
+    said = page.read("document.querySelector('#comparison .verdict').textContent")
+    names = {"first": f"#{first.row.number} ", "second": f"#{second.row.number} "}
+    assert said.startswith(names.get(tested.verdict, "Inconclusive"))
+    for one, group in zip(shown, LENGTH_GROUPS, strict=True):
+        outcome = compare_sides(first, second, make_question(first, second, group), "").outcome
+        assert int(one["n"]) == outcome.n
+        for name in ("difference", "low", "high", "level", "p"):
+            value, wanted = float(one[name].replace("Infinity", "inf")), getattr(outcome, name)
+            assert value == pytest.approx(wanted, rel=1e-12) or (math.isnan(value) and math.isnan(wanted)), name
+
+
+@pytest.mark.parametrize("metric", ["total_variation", "invalid_mass"])
+def test_differences_against_length_are_those_of_pairs_of_seeds(metric, tab, tmp_path, synthetic_sweep):
+    def crossing(number, seed, average, metric, lengths, step):
+        scale = {"total_variation": 1.0, "invalid_mass": 0.5}.get(metric, 2.0)
+        return scale * (0.1 + number * (0.05 - 0.01 * lengths + 0.004 * np.sin(3.0 * seed + lengths)) + 0.02 * lengths)
+
+    values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(3)]
+    path, _ = write_report(synthetic_sweep(tmp_path / "crossing", values, 5, crossing).folder)
+    tab.problems.clear()
+    tab.open(path.as_uri())
+    tab.set("#metric", tab.read("[...document.querySelector('#metric').options].map(e => e.label)").index(metric))
+    first, second = re.findall(r"#(\d+)", tab.read("document.querySelector('#comparison h2').textContent"))
+    picture = "document.querySelector('#comparison .differences')"
+    points = "e.getAttribute('d').slice(1).split('L').map(point => point.split(',').map(Number))"
+    seeds = tab.read(f"[...{picture}.querySelectorAll('.seed')].map(e => [+e.dataset.seed, {points}])")
+    median = tab.read(f"(e => {points})({picture}.querySelector('.median'))")
+    ticks = tab.read(
+        f"[...{picture}.querySelectorAll('.values .tick')].map(e => [e.__data__, e.transform.baseVal[0].matrix.f])"
+    )
+    (value, pixel), (last_value, last_pixel) = ticks[0], ticks[-1]
+    scale = (last_value - value) / (last_pixel - pixel)
+    pixel -= 0.5  # a tick is drawn in the middle of a pixel
+    lengths = np.arange(1, 12)
+    shown = {seed: value + scale * (np.array(line)[:, 1] - pixel) for seed, line in seeds}
+    wanted = {
+        seed: crossing(int(first), seed, "ema", metric, lengths, 0)
+        - crossing(int(second), seed, "ema", metric, lengths, 0)
+        for seed in range(5)
+    }
+    assert shown.keys() == wanted.keys()
+    tolerance = 2e-3 * abs(scale)  # of coordinates with three digits
+    for seed, line in shown.items():
+        assert line == pytest.approx(wanted[seed], abs=tolerance), seed
+    middle = value + scale * (np.array(median)[:, 1] - pixel)
+    assert middle == pytest.approx(np.median(list(wanted.values()), axis=0), abs=tolerance)
+    ranges = tab.read(f"[...{picture}.querySelectorAll('.range')].map(e => e.getAttribute('class'))")
+    assert ranges == ["range trained", "range selection", "range test"] and tab.problems == []
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_pairs_without_a_line_are_counted_below_the_picture(lost, tab, tmp_path, synthetic_sweep, simple_curve):
+    values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(2)]
+    failed = {(0, seed): 50 for seed in range(lost)}
+    path, _ = write_report(synthetic_sweep(tmp_path / "some", values, 8, simple_curve, failed).folder)
+    tab.open(path.as_uri())
+    note = tab.read("document.querySelector('#comparison .differences').nextElementSibling.textContent")
+    assert ("2 of 8" in note) == bool(lost)
+
+
+def test_configurations_without_pairs_of_seeds_have_no_picture_of_differences(written, tab, tmp_path):
+    changed = tmp_path / "unpaired.html"
+    text = written.read_text()
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text)[1])
+    pairing = json.dumps(data["pairing"], separators=(",", ":"))
+    assert pairing in text
+    classes = [index for index, _ in enumerate(data["pairing"]["classes"])]
+    changed.write_text(text.replace(pairing, json.dumps({"classes": classes, "paired": []})))
+    tab.problems.clear()
+    tab.open(changed.as_uri())
+    assert tab.read("document.querySelectorAll('#comparison tbody tr').length") == 3
+    assert tab.read("document.querySelector('#comparison .differences')") is None and tab.problems == []
+
+
+def test_the_box_of_a_released_pair_tells_the_key_that_chooses(page):
+    page.read("document.querySelector('#table tbody tr').focus()")
+    page.press("Enter")
+    assert "Enter" in page.read("document.querySelector('#comparison .note .keys').textContent")
+
+
+def test_a_finger_keeps_a_and_b_and_swaps_them_by_a_button(page):
+    page.resize(390, 800, phone=True)
+    page.reload()
+    heading, swap = "document.querySelector('#comparison h2').textContent", "#comparison button"
+    before = page.read(heading)
+    for c in (0, 1, 0):  # A and B
+        page.tap(*page.read(center_of(f'#table tr[data-c="{c}"]')))
+        assert page.read(heading) == before
+    page.tap(*page.read(center_of(swap)))
+    told = page.read("document.querySelector('#readout').textContent")
+    assert " Tap " in told and "swaps A and B" in told and "releases" not in told
+    a, b = re.findall(r"#\d+", before)
+    assert re.findall(r"#\d+", page.read(heading)) == [b, a]
+    page.tap(*page.read(center_of('#table tr[data-c="2"]')))
+    assert re.findall(r"#\d+", page.read(heading))[0] == b
+
+
+def center_of(selector):
+    """Return the script that scrolls to an element and returns its middle in the window."""
+    return (
+        f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}}); "
+        "const b = e.getBoundingClientRect(); return [b.left + 20, (b.top + b.bottom) / 2] })()"
+    )
+
+
+def test_dots_of_seeds_stand_apart_from_the_interval(page):
+    box = "(e => { const b = e.getBoundingClientRect(); return [b.top, b.bottom] })"
+    circles, squares = (
+        page.read(f"[...document.querySelectorAll('#comparison td svg {shape}')].map({box})")
+        for shape in ("circle", "rect")
+    )
+    assert len(circles) == 3 * 8 and len(squares) == 3
+    for n, (top, _) in enumerate(squares):
+        assert max(bottom for _, bottom in circles[8 * n : 8 * n + 8]) <= top
+
+
+def test_each_row_of_seeds_uses_the_width_of_its_picture(tab, tmp_path, synthetic_sweep):
+    def noisier_at_long_lengths(number, seed, average, metric, lengths, step):
+        return 0.3 + 0.01 * number + 0.001 * number * seed * np.where(lengths > 7, 10, 1)
+
+    state = synthetic_sweep(tmp_path / "two", [{}, {"model.dropout": 0.1}], 8, noisier_at_long_lengths)
+    tab.open(write_report(state.folder)[0].as_uri())
+    farthest = tab.read(
+        "[...document.querySelectorAll('#comparison td svg')].map(svg => { const box = svg.getBoundingClientRect(),"
+        "middle = (box.left + box.right) / 2;"
+        "const dots = [...svg.querySelectorAll('circle')].map(e => e.getBoundingClientRect());"
+        "return Math.max(...dots.map(dot => Math.abs((dot.left + dot.right) / 2 - middle))) / box.width })"
+    )
+    assert len(farthest) == 3 and all(part > 0.4 for part in farthest)
+
+
+def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_sweep):
+    def equal_but_once(number, seed, average, metric, lengths, step):
+        return 0.3 + 0.01 * seed + 0.1 * (number == 1 and (seed == 3 or lengths <= 7))
+
+    state = synthetic_sweep(tmp_path / "equal", [{}, {"model.dropout": 0.1}], 10, equal_but_once)
+    result = summarize(state)
+    first, second = (Side(result, row) for row in result.rows)
+    compared = compare_sides(first, second, make_question(first, second, "test"), "")
+    assert (compared.outcome.low, compared.outcome.high, compared.outcome.ties) == (0, 0, 9)
+    told = describe_verdict(compared, "a", "b")
+    assert compared.verdict == "equal" and told.startswith("No difference")
+    tab.open(write_report(state.folder)[0].as_uri())
+    verdict = tab.read("document.querySelector('.verdict').textContent")
+    assert verdict.startswith("No difference")
+    assert all(" is 0.00 [0.00, 0.00] (" in sentence for sentence in (told, verdict))  # zero has no sign
+    lead = tab.read("document.querySelector('#lead').textContent")
+    assert lead.startswith("Against the next: no difference") and "too large" not in lead
+
+    # Once fresh seeds have answered, the sentence follows a colon.
+    confirmed = tmp_path / "confirmed.html"
+    confirmed.write_text((state.folder / "report.html").read_text().replace('"confirmed":false', '"confirmed":true'))
+    tab.open(confirmed.as_uri())
+    verdict = tab.read("document.querySelector('.verdict').textContent")
+    assert verdict.startswith("On the seeds that chose #0: no difference ")
