@@ -27,6 +27,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.sweep.run_and_resume import run_sweep
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
 from search_spaces import dump_yaml, parse_sweep
+from tests.orchestrator.confirmations import DRAWS, curve
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation
 
@@ -329,3 +330,13 @@ def short_text():
         return printed(Screen(result), UncroppedConsole(file=io.StringIO(), **look))
 
     return text
+
+
+@pytest.fixture
+def searched(tmp_path, synthetic_sweep):
+    """searched() is a search of four configurations for `confirm`."""
+
+    def build(name="searched", seeds=3, **settings):
+        return synthetic_sweep(tmp_path / name, DRAWS, seeds, settings.pop("curve", curve), **settings)
+
+    return build

@@ -1,11 +1,7 @@
-"""A confirmation takes what the validation lengths chose, on seeds nothing has used, and says what it is worth."""
+"""A confirmation takes what the validation lengths chose, on seeds that nothing has used."""
 
-import hashlib
 import io
-import json
-import re
 import shutil
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,76 +13,26 @@ from rich.console import Console
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import search
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.record.files.curves import read_curves
-from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record, read_records
+from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.confirmation_sentences import describe_confirmation_briefly
-from orchestrator.report.page.data import has_fresh_seeds, make_page_data
-from orchestrator.report.sentences import describe_best, make_answers, make_short_answer
-from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.configuration_tables import make_identity_columns
-from orchestrator.report.terminal import Screen
-from orchestrator.report.write_report import write_report
-from orchestrator.results import read_confirmations as confirmations_module
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.read_confirmations import read_confirmations
-from orchestrator.running.watching.status import make_status_rows
 from orchestrator.session.session import Outcome
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep import derived_sweep
 from orchestrator.sweep.confirm import choose_fresh_seeds, plan_confirmation
-from orchestrator.tracking.run_contents import MlflowRunBuilder
-from orchestrator.upkeep.listing import list_sweeps
 from search_spaces import SweepFileError, dump_yaml, load_sweep
-from tests.orchestrator.running.ledgers import begin_ledger, cut_ledger
-from trainers.config.member import MemberConfig
+from tests.orchestrator.confirmations import DRAWS, begin, curve
+from tests.orchestrator.running.ledgers import cut_ledger
 from trainers.optimization.averaging import Ema
 
 SPACE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}, "training.averages.ema.decay": {"uniform": [0.1, 1]}}
-DRAWS = [
-    {"training.learning_rate": 10.0 ** -(4 - n / 3), "training.averages.ema.decay": 0.9 + n / 100} for n in (2, 1, 0, 3)
-]
-
-
-def curve(number, seed, average, metric, lengths, step):
-    """Number 2 is first at the validation lengths 6 and 7, number 0 at every other one."""
-    place = abs(number - 2) * 0.1
-    beyond = 0.01 * number
-    return [place + 0.001 * seed if length in (6, 7) else beyond for length in lengths]
-
-
-@pytest.fixture
-def searched(tmp_path, synthetic_sweep):
-    def build(name="searched", seeds=3, **settings):
-        return synthetic_sweep(tmp_path / name, DRAWS, seeds, settings.pop("curve", curve), **settings)
-
-    return build
-
-
-@pytest.fixture
-def searched_by_older_code(searched, monkeypatch):
-    """The same sweep, its configurations named by another rule than today's."""
-
-    def older_name(member):
-        values = {key: value for key, value in member.to_dict().items() if key != "seed"}
-        return "0ld" + hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:9]
-
-    with monkeypatch.context() as older:
-        older.setattr(MemberConfig, "config_id", property(older_name))
-        return searched("searched")
 
 
 def built_of(planned):
     drawn = search.draw_configurations(planned.spec, range(search.count_configurations(planned.spec)))
     return make_configurations(planned.spec, [(one.number, one.values) for one in drawn])
-
-
-def begin(confirmation, storage):
-    """Write the first record of a planned confirmation, as running it would."""
-    folder = storage / confirmation.spec.name
-    begin_ledger(folder, confirmation.spec, provenance=confirmation.origin).close()
-    return SweepState.load(folder)
 
 
 def test_the_first_by_validation_lengths_are_taken_and_stay_what_they_were(searched):
@@ -325,127 +271,6 @@ def test_a_damaged_sweep_beside_it_is_an_error_for_seeds_and_none_for_reports(se
     with pytest.raises(DamagedLedger):
         plan_confirmation(state)
     assert read_confirmations(summarize(state)) == ()
-
-
-@pytest.mark.parametrize("sweep", ["searched", "searched_by_older_code"])
-def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, tmp_path, sweep):
-    found = request.getfixturevalue(sweep)
-    state = found() if callable(found) else found
-    planned = plan_confirmation(state, top=2, seeds="4")
-
-    def luck_is_gone(number, seed, average, metric, lengths, step):
-        return [0.3 + 0.1 * number + 0.001 * seed] * len(lengths)
-
-    draft = synthetic_sweep(tmp_path / "draft", planned.spec.search.listed, planned.spec.seeds, luck_is_gone)
-    as_confirmation(draft, planned, tmp_path / planned.spec.name)
-    search, child = summarize(state), summarize(SweepState.load(tmp_path / planned.spec.name))
-    for result in (search, child):
-        (one,) = read_confirmations(result)
-        assert (one.name, one.parent, one.seeds, one.reused_seeds) == ("searched-confirm", "searched", (3, 4, 5, 6), ())
-        first, second = one.rows
-        assert [row.config_id for row in one.rows] == [row.config_id for row in search.rows[:2]]
-        assert first.config_id.startswith("0ld") is (sweep == "searched_by_older_code")
-        assert first.search.median == search.rows[0].score
-        assert first.confirmed.median == pytest.approx(0.3045) and second.confirmed.median == pytest.approx(0.4045)
-        assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4
-        assert "on seeds 3-6, which no selection used" in one.sentence
-    assert has_fresh_seeds(child) and not has_fresh_seeds(search)
-    screen = io.StringIO()
-    Console(file=screen, width=1000).print(Screen(search))
-    assert len(make_answers(search)) == 4
-    assert all(sentence in screen.getvalue() for sentence in make_answers(search, with_values=False))
-    other = search.rows[1].number
-    for result in (search, child):  # four pairs of seeds have no interval
-        (told,) = [sentence for sentence in make_answers(result)[2:3] if sentence.startswith("Confirmation ")]
-        assert "#2 stays first" in told and f"No verdict at the test lengths 8-11: #2 minus #{other} " in told
-    assert ": #2, " in describe_best(child) and " 0.304" in describe_best(child)
-    cells = make_cells(child.rows, make_identity_columns(child))
-    assert (cells["label"], cells["number"]) == (["#2", f"#{other}"], ["0", "1"])
-    data = make_page_data(child, read_curves(child.state))
-    assert [shown["label"] for shown in data["configurations"]] == cells["label"]
-    assert all(make_page_data(summary, read_curves(summary.state))["confirmed"] is True for summary in (search, child))
-    assert "#2 stays first" in make_short_answer(child)
-    assert make_short_answer(search).startswith("#2 ") and make_short_answer(search).endswith(make_short_answer(child))
-    (score, at_test) = (search.rows[0].score, search.rows[0].test_quartiles.median)
-    assert re.findall(r" (0\.\d+)[,.]? ", make_short_answer(search))[:2] == [f"{score:#.3g}", f"{at_test:#.3g}"]
-    (confirmed,) = read_confirmations(search)
-    for caveat in ({"reused_seeds": (4,)}, {"changed_code": ("lengthwise",)}):  # each weakens what it shows
-        assert describe_confirmation_briefly(replace(confirmed, **caveat)).count("(") == 1
-    assert "(" not in describe_confirmation_briefly(confirmed)
-    assert (
-        dict(make_status_rows(SweepState.load(child.folder)))["confirms"]
-        == f"searched (#0 is #2, #1 is #{other} there)"
-    )
-    assert [line.split()[-1] for line in list_sweeps(tmp_path) if line.startswith("searched-")] == ["searched"]
-
-
-@pytest.mark.parametrize("gain", [-0.1, 0.0, 0.1])  # of the search's second configuration, on fresh seeds
-def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_sweep, tmp_path, short_text, gain):
-    planned = plan_confirmation(state := searched(), top=2, seeds="10")
-
-    def fresh(number, seed, average, metric, lengths, step):
-        noise = 0.0 if gain else 0.01 * (-1) ** seed  # without a gain, seeds disagree
-        return [0.3 + 0.001 * seed + number * (noise - gain)] * len(lengths)
-
-    draft = synthetic_sweep(tmp_path / "draft", planned.spec.search.listed, planned.spec.seeds, fresh)
-    as_confirmation(draft, planned, tmp_path / planned.spec.name)
-    search, child = summarize(state), summarize(SweepState.load(tmp_path / planned.spec.name))
-    best, second = (f"#{row.number}" for row in search.rows[:2])
-    runs = MlflowRunBuilder(child, read_records(child.folder), read_curves(child.state))
-    names = [contents.name.partition(":")[0] for _, contents in runs.make_configuration_runs()]
-    assert names == [best, second] != ["#0", "#1"]
-    outcome = read_confirmations(search)[0].comparison.outcome
-    assert outcome.n == 10 and outcome.difference == pytest.approx(gain, abs=1e-6)
-    clear = {-0.1: f"{best} is better than {second}", 0.1: f"{second} is better than {best}", 0.0: "Inconclusive"}
-    for result in (search, child):
-        told = make_answers(result)[2]
-        assert f" {second} is first" in told if gain > 0 else f" {best} stays first" in told
-        assert f". {clear[gain]} at the test lengths 8-11" in told and "(97.9 % interval, 10 pairs of seeds)" in told
-        assert "10 pairs" in " ".join(short_text(result, 100).split())
-
-        # A table of the page has the scores; the metric is that of the answer before.
-        with_scores = make_answers(result, with_values=False)[2]
-        assert "Scores: " in with_scores and "Scores: " not in told
-        assert result.objective.metric in make_answers(result)[1] and result.objective.metric not in with_scores
-        assert len(told) < 240
-    data = make_page_data(search, read_curves(state))
-    assert data["confirmations"] == 1  # where the page continues its answers
-    (pair,) = data["confirmed_pairs"]  # beside the comparison on the seeds of the search
-    assert pair["labels"] == [best, second] and clear[gain].lower() in pair["sentence"]
-    assert make_page_data(child, read_curves(child.state))["confirmed_pairs"] == []
-
-
-def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searched, synthetic_sweep, tmp_path):
-    state = searched()
-    planned = plan_confirmation(state, top=1, seeds="2")
-    begin(planned, tmp_path)
-    shutil.rmtree(state.folder)
-    searched(seeds=4)  # as if seed 3 had been added to the search afterwards
-    search, confirmation = (summarize(SweepState.load(tmp_path / name)) for name in (state.name, planned.spec.name))
-    (confirmed,) = read_confirmations(search)
-    assert confirmed.reused_seeds == (3,) and confirmed.unfinished == "interrupted"
-    assert "of which the search has since used 3: not independent of the selection" in confirmed.sentence
-    assert not any("fresh" in sentence for sentence in make_answers(search)) and not has_fresh_seeds(confirmation)
-
-
-@pytest.mark.slow
-def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(searched, monkeypatch):
-    read = []
-    monkeypatch.setattr(confirmations_module, "find_confirmations", lambda state: read.append(state.name) or [])
-    result = summarize(searched())
-    assert read == []  # what nobody looks at is not read
-    write_report(result.folder, result)
-    Console(file=io.StringIO()).print(Screen(result))
-    assert read_confirmations(result) == () and read == ["searched"]
-
-
-def as_confirmation(draft, planned, target):
-    """The records of a synthetic sweep under the first record that the confirmation would have."""
-    with begin_ledger(target, planned.spec, provenance=planned.origin) as ledger:
-        for record in read_records(draft.folder)[1:]:
-            ledger.append(record.kind, **record.fields)
-    shutil.copytree(draft.folder / "curves", target / "curves")
-    shutil.rmtree(draft.folder)
 
 
 def test_the_confirmation_runs_by_the_path_of_every_sweep(searched, monkeypatch):
