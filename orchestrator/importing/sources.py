@@ -19,6 +19,7 @@ import pandas as pd
 from orchestrator.errors import UserError
 from orchestrator.importing.table import NO_LENGTH, VALUE_COLUMNS, ImportedRows, make_plain, read_table
 from orchestrator.text.wording import format_count
+from orchestrator.tracking.address import is_server
 from search_spaces.grammar.values import find_store_problem, has_password
 from trainers.errors import find_nearest
 
@@ -67,8 +68,9 @@ def read_source(
     if kind == "mlflow":
         if experiment is None:
             raise UserError(f"--from mlflow:{address}: needs --experiment NAME")
-        if has_password(address):
-            raise UserError(f"--from mlflow:{address} {find_store_problem(address)}")
+        # Folders of MLflow can be imported, though no sweep is published to them.
+        if (problem := find_store_problem(address)) and (has_password(address) or is_server(address)):
+            raise UserError(f"--from mlflow:{address} {problem}")
         return read_mlflow(address, experiment, naming)
     path = Path(address)
     if not path.exists():

@@ -119,6 +119,8 @@ def test_what_mlflow_lacks_is_said(store: str, imported: Import, tmp_path: Path)
         assert said in str(error.value), error.value
     with pytest.raises(UserError, match=r"other\.db"):
         imported(f"mlflow:sqlite:///{tmp_path / 'other.db'}", pattern=PATTERN, experiment="sums")
+    with pytest.raises(UserError, match=r"--from mlflow:http://\[::1:5000"):
+        imported("mlflow:http://[::1:5000", pattern=PATTERN, experiment="sums")
     assert not (tmp_path / "other.db").exists() and not (tmp_path / "imported").exists()
 
 
