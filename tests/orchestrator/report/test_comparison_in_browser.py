@@ -1,5 +1,6 @@
 """Two configurations in the page of a sweep in a real browser: A and B are chosen, marked and compared."""
 
+import base64
 import json
 import math
 import re
@@ -26,6 +27,21 @@ def test_the_dashes_of_b_lie_over_the_line_of_a_with_gaps_that_show_it(page):
     assert float(second.split()[1]) > width + 2  # its dashes have round ends
     lines = page.read("[...document.querySelectorAll('#curves :is(.band, .seed, .median)')].map(e => e.classList[0])")
     assert lines[-2:] == ["median", "median"]  # no seed of B fills the gaps
+
+
+def test_medians_at_a_single_length_are_a_square_and_a_dot(written, tab, tmp_path):
+    text = written.read_text()
+    data = json.loads(old := re.search(r'id="data">(.*?)</script>', text)[1])
+    data["metrics"] = [{**data["metrics"][0], "lengths": [7]}]
+    data["numbers"] = base64.b64encode(np.full(10000, 0.5, dtype="float32").tobytes()).decode()
+    changed = tmp_path / "single.html"
+    changed.write_text(text.replace(old, json.dumps(data)))
+    tab.open(changed.as_uri())
+    look = (
+        "e => [getComputedStyle(e).strokeLinecap, e.getAttribute('stroke-dasharray'), e.getAttribute('d').length > 1]"
+    )
+    shown = tab.read(f"[...document.querySelectorAll('#curves .single .median')].map({look})")
+    assert shown == [["square", None, True], ["round", None, True]]  # with dashes there is no dot
 
 
 def test_a_is_a_square_and_b_a_circle_on_top_of_the_other_points(page):

@@ -158,7 +158,7 @@ function drawFocus() {
       configurations[c].seeds.forEach((_, s) => spreads.append("path").attr("class", "seed").attr("data-of", c)
         .attr("stroke", tint).attr("d", path(seedCurve(state.m, state.a, c, s))));
     medians.append("path").attr("class", `median${c === state.first ? " first" : ""}`).attr("data-of", c).attr("stroke", tint)
-      .attr("stroke-dasharray", c === state.second ? "7 8" : null).attr("d", path(median));
+      .attr("stroke-dasharray", c === state.second && lengths.length > 1 ? "7 8" : null).attr("d", path(median)); // a dot has no dashes
     const last = findEnd(median);
     if (isHollow(c) && last !== undefined)
       medians.append("path").attr("class", "end focus").style("--tint", tint)
