@@ -71,7 +71,8 @@ class Slurm(VirtualNodes):
         processes = self.call("ps", "-e", "-o", "comm=", node=node).split()
         files = self.call("ls", "/tmp", "/dev/shm", node=node).split()
         own = {"bash", "slurmd", "ps", "/tmp:", "slurmd.pid", "/dev/shm:"}
-        return [one for one in processes + files if one not in own and not one.startswith("torchinductor")]
+        other = ("torchinductor", "lengthwise-tests-")  # compiled code, and where tests remember sweeps
+        return [one for one in processes + files if one not in own and not one.startswith(other)]
 
     def wait_until_clean(self, nodes: tuple[int, ...] = (1, 2, 3)) -> None:
         wait_for("clean nodes", lambda: not any(self.left(node) for node in nodes), self.folder / "log" / "control.log")
