@@ -220,11 +220,23 @@ def _convert_curve(metric: str, curve: Any) -> Any:
     """Return the values of a metric by length, or its only value, as plain floats. Raises ReportError."""
     try:
         if isinstance(curve, Mapping):
-            return {int(length): _convert_number(value) for length, value in curve.items()}
+            values = {_convert_length(length): _convert_number(value) for length, value in curve.items()}
+            if len(values) < len(curve):
+                raise ValueError
+            return values
         return _convert_number(curve)
-    except (TypeError, ValueError, RuntimeError):  # PyTorch raises RuntimeError for a tensor of several values
-        expected = "a number, or numbers by length such as {5: 1.0, 10: 0.4}"
+    # PyTorch raises RuntimeError for a tensor of several values.
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        expected = "a number, or one number for each whole length such as {5: 1.0, 10: 0.4}"
         raise ReportError(f"{metric}: expected {expected}; given: {_shorten(curve)}") from None
+
+
+def _convert_length(length: Any) -> int:
+    """Return a length, such as 5, "5" or 5.0, as an integer. Raises ValueError for 5.2."""
+    whole = int(length)
+    if not isinstance(length, str) and whole != length:
+        raise ValueError
+    return whole
 
 
 def _shorten(value: Any) -> str:

@@ -120,6 +120,8 @@ def test_reports_are_read_back(in_sweep: Path) -> None:
         ({"accuracy": 0.5}, ["accuracy", "5, 10", "length 1"]),
         ({"f1": {5: 1}}, ["f1", "evaluation.metrics.f1.lengths"]),
         ({"accuracy": {5: 1}}, ["accuracy", "objective.lengths 10", "5"]),
+        ({"accuracy": {5: 1, 10: 1, 10.9: 0}}, ["accuracy", "10.9"]),
+        ({"accuracy": {5: 1, 10: 1, "10": 0}}, ["accuracy", "'10'"]),
         ({"accuracy": torch.ones(2)}, ["accuracy", "tensor"]),
         ({"accuracy": np.ones(2)}, ["accuracy", "array"]),
         ({5: {"accuracy": 1}}, ["5", "accuracy"]),

@@ -7,10 +7,12 @@ import builtins
 import errno
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from orchestrator.errors import OutOfSpace
+from orchestrator.program.member_folder import USED_UP_HOURS_FILE
 from orchestrator.program.reports import MergedReports
 
 USAGE_ERROR = 2  # the exit code of argparse
@@ -98,16 +100,14 @@ def _refuse_full_disk(log: Path, line: str) -> None:
     """Raise OutOfSpace if the log names a full disk, or the OSError of writing a file if the disk is still full."""
     if any(os.strerror(number) in line for number in (errno.ENOSPC, errno.EDQUOT)):
         raise OutOfSpace(f"{log}: {line}")
-    probe = log.parent / "probe"
-    try:
-        probe.write_bytes(bytes(_PROBE_BYTES))
-    finally:
-        probe.unlink(missing_ok=True)
+    with tempfile.TemporaryFile(dir=log.parent) as file:
+        file.write(bytes(_PROBE_BYTES))
+        file.flush()
 
 
 def _note_used_up_hours(folder: Path, completed: int) -> bool:
     """Return whether an earlier attempt used up `member_hours` at this step; write a note that this attempt did."""
-    note = folder / "member_hours_used_up_at"
+    note = folder / USED_UP_HOURS_FILE
     step = str(completed)
     earlier_step = note.read_text() if note.exists() else ""
     note.write_text(step)

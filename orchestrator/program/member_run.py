@@ -10,7 +10,6 @@ import importlib
 import json
 import math
 import os
-import re
 import shutil
 import sys
 import time
@@ -35,6 +34,7 @@ from orchestrator.program.exit_causes import (
     judge_end,
     read_log,
 )
+from orchestrator.program.member_folder import LOCK_FILE, read_attempt_number
 from orchestrator.program.process import MemberLock, Process, start_program, try_lock
 from orchestrator.program.program_member import ProgramMember
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
@@ -139,7 +139,7 @@ class _MemberRun:
     def run_attempt(self) -> bool:
         """Start the member once; return whether it asked to be started again. Raises ProgramEnded."""
         # Files of earlier attempts are kept, because they are the record of a failure.
-        number = 1 + max(map(_read_attempt_number, self._list_attempt_files("*")), default=0)
+        number = 1 + max(map(read_attempt_number, self._list_attempt_files("*")), default=0)
         reports, log = (self.folder / f"attempt-{number}.{ending}" for ending in ("jsonl", "log"))
         reports.touch()
         code = 0
@@ -172,7 +172,7 @@ class _MemberRun:
 
     def _wait_for_lock(self) -> MemberLock:
         """Return the lock of the member, once all processes of earlier attempts have ended."""
-        while (lock := try_lock(self.folder / "lock")) is None:
+        while (lock := try_lock(self.folder / LOCK_FILE)) is None:
             self._report_progress("waiting")
             time.sleep(_POLL_SECONDS)
         return lock
@@ -181,9 +181,8 @@ class _MemberRun:
         """Run the command; return its exit code, and the limit that stopped it, else None."""
         lock = self._wait_for_lock()
         self.start_step = self.reports.completed_step
-        config = self.folder / "config.json"
+        config, declared = (reports.with_suffix(f".{name}.json") for name in ("config", "declared"))
         config.write_text(json.dumps(self.member.config, indent=1), encoding="utf-8")
-        declared = self.folder / "declared.json"
         declared.write_text(json.dumps(self.reports.declared.fields), encoding="utf-8")
 
         # Words that name copied files become paths of the copies, so that later edits do not change a running sweep.
@@ -337,7 +336,7 @@ class _MemberRun:
     def _list_attempt_files(self, ending: str) -> list[Path]:
         """Return the files of all attempts with this ending, in the order of the attempts."""
         paths = self.folder.glob(f"attempt-*.{ending}")
-        return sorted(filter(_read_attempt_number, paths), key=_read_attempt_number)
+        return sorted(filter(read_attempt_number, paths), key=read_attempt_number)
 
     def _read_reports(self, path: Path, text: str) -> None:
         """Read more of an attempt's reports, and record the steps that they complete. Raises ReportProblem."""
@@ -417,12 +416,6 @@ class _MemberRun:
                 phase=phase,
             )
         )
-
-
-def _read_attempt_number(path: Path) -> int:
-    """Return the number of the attempt that has written a file; 0 for a program's own files of similar names."""
-    match = re.fullmatch(r"attempt-(\d+)", path.stem)
-    return int(match[1]) if match else 0
 
 
 def _read_whole_lines(path: Path, offset: int) -> bytes:

@@ -1,8 +1,11 @@
-"""Delete the files that lengthwise wrote for a sweep, or only its checkpoints; files of the user stay."""
+"""Delete the files of a sweep, or only its checkpoints.
+
+Files in folders of lengthwise go with them, also those that a program wrote there; other files of the user stay.
+"""
 
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -14,6 +17,7 @@ from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.mirror.driver_lock import DRIVERS, NUMBER_FILE, DriverLock
 from orchestrator.mirror.fetch import LEDGERS
+from orchestrator.program.member_folder import is_written_by_lengthwise
 from orchestrator.record.files.curves import CURVES_FILE, CURVES_FOLDER
 from orchestrator.record.ledger.folders import (
     CHECKPOINTS_FOLDER,
@@ -31,7 +35,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import OUTDATED_FILES, TABLES
 from orchestrator.storage import ObjectStore
 from orchestrator.sweep.specification import SPEC_FILE
-from orchestrator.text.wording import format_count
+from orchestrator.text.wording import format_count, join_first_few
 from orchestrator.upkeep.listing import format_size
 
 _DERIVED_FILES = (SPEC_FILE, CURVES_FILE, REPORT_HTML, CLAIMS_COPY, *TABLES, *OUTDATED_FILES)
@@ -60,6 +64,7 @@ class Deletion:
     folder: Path
     entries: tuple[Path, ...]
     foreign: tuple[str, ...]
+    program_files: tuple[str, ...] = ()  # those to delete that a program wrote into the folders of its members
     address: str | None = None
     object_sizes: tuple[int, ...] = ()  # bytes of each object at the address
     consequences: tuple[str, ...] = ()  # sentences about this sweep and related sweeps
@@ -71,8 +76,10 @@ class Deletion:
     def sentence(self) -> str:
         """A line about the files to delete."""
         sizes = [size for entry in self.entries for size in _list_file_sizes(entry)]
+        programs = f"among them {format_count(len(self.program_files), 'file')} of the program: "
+        written = [programs + join_first_few(self.program_files)] if self.program_files else []
         foreign = [f"not written by lengthwise, so these stay: {', '.join(self.foreign)}"] if self.foreign else []
-        remaining = "".join(f"; {sentence}" for sentence in (*foreign, *self.consequences))
+        remaining = "".join(f"; {sentence}" for sentence in (*written, *foreign, *self.consequences))
         kind = "checkpoint " if self.checkpoints_only else ""
         copy = f"{self.folder}: {format_count(len(sizes), f'{kind}file')}, {format_size(sum(sizes))}"
         if self.address is None:
@@ -104,6 +111,7 @@ def plan_deletion(folder: Path, *, checkpoints_only: bool = False) -> Deletion:
         folder=folder,
         entries=tuple(entry for name, entry in entries.items() if _is_deleted(name, checkpoints_only)),
         foreign=() if checkpoints_only else tuple(name for name in names if not _is_deleted(name)),
+        program_files=() if checkpoints_only else tuple(_list_program_files(folder, objects)),
         address=address,
         object_sizes=tuple(size for name, size in objects.items() if _is_deleted(name, checkpoints_only)),
         checkpoints_only=checkpoints_only,
@@ -218,6 +226,13 @@ def _list_entries(folder: Path) -> Iterator[Path]:
             yield from entry.iterdir()
         else:
             yield entry
+
+
+def _list_program_files(folder: Path, objects: Iterable[str]) -> list[str]:
+    """Return the paths of the files and objects that a program itself wrote into the folders of its members."""
+    files = (path.relative_to(folder).as_posix() for path in folder.glob(f"{MEMBERS_FOLDER}/*/**/*") if path.is_file())
+    paths = {*files, *(name for name in objects if name.startswith(f"{MEMBERS_FOLDER}/"))}
+    return sorted(path for path in paths if not is_written_by_lengthwise(path.split("/", 2)[-1]))
 
 
 def _list_file_sizes(entry: Path) -> Iterator[int]:

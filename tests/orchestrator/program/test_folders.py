@@ -9,11 +9,12 @@ from rich.console import Console
 from orchestrator import run
 from orchestrator.code.user_code import UserCodeError
 from orchestrator.errors import SweepExists
-from orchestrator.program.member_run import _read_attempt_number
+from orchestrator.program.member_folder import read_attempt_number
 from orchestrator.record.files.code import find_program
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize
 from orchestrator.sweep.derived_sweep import make_listed_spec
+from orchestrator.upkeep.deletion import plan_deletion
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 
 
@@ -103,4 +104,29 @@ def test_three_that_end_one_step_early_stop_the_sweep(study: Study) -> None:
 
 @pytest.mark.parametrize(("name", "number"), [("attempt-2.log", 2), ("attempt-best.png", 0), ("attempt-3-old.log", 0)])
 def test_files_of_a_program_are_no_attempts(name: str, number: int) -> None:
-    assert _read_attempt_number(Path(name)) == number
+    assert read_attempt_number(Path(name)) == number
+
+
+FIRST_ATTEMPT_KEEPS_FILES = """
+import os, pathlib
+folder = pathlib.Path(os.environ["LENGTHWISE_FOLDER"])
+names = ("probe", "config.json", "declared.json")
+if not (folder / "best" / "model.pt").exists():
+    (folder / "best").mkdir()
+    for name in (*names, "best/model.pt"):
+        (folder / name).write_text("mine")
+    raise OSError("a file of another member")
+if any((folder / name).read_text() != "mine" for name in names):
+    sys.exit(3)
+"""
+
+
+def test_files_that_a_program_keeps_in_its_folder_stay_until_the_sweep_is_deleted(study: Study) -> None:
+    study.write("import sys" + FIRST_ATTEMPT_KEEPS_FILES + script(), resources__retries=1)
+    state = study.run()
+    (pack,) = state.packs.values()
+    assert (pack.status, len(pack.attempts)) == ("complete", 1)
+    (folder,) = (state.folder / "members").iterdir()
+    assert [(folder / name).read_text() for name in ("probe", "config.json", "declared.json")] == ["mine"] * 3
+    kept = {f"members/{folder.name}/{name}" for name in ("best/model.pt", "probe")}
+    assert set(plan_deletion(state.folder).program_files) == kept
