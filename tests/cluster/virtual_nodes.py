@@ -29,7 +29,7 @@ SMALL = (
     "tracking.enabled=false",
 )
 CURVES = ["config_id", "seed", "average", "metric", "length", "step"]
-PATIENCE = 300.0  # seconds
+PATIENCE = 600.0  # seconds
 
 
 def options(*settings: str) -> list[str]:
