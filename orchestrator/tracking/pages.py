@@ -4,7 +4,11 @@ MLflow opens an experiment on an empty GenAI page and folds child runs under the
 the links contain the workflow and a filter, which unfolds the children, and charts show the ten best.
 """
 
+import json
 from urllib.parse import quote
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
 
 from orchestrator.report.judging_notes import describe_order
 from orchestrator.report.sentences import make_answers
@@ -25,16 +29,35 @@ def make_children_filter(parent_run_id: str) -> str:
     return f"tags.mlflow.parentRunId = '{parent_run_id}'"
 
 
-def make_sweep_links(server: str, experiment_id: str, parent_id: str) -> tuple[tuple[str, str], ...]:
+def make_sweep_links(client: MlflowClient, server: str, parent: Run) -> tuple[tuple[str, str], ...]:
     """Return (title, link) of each page of a sweep, its report first."""
     # The workflow type keeps MLflow from opening its GenAI page; the filter by parent unfolds the child runs.
+    experiment_id, parent_id = parent.info.experiment_id, parent.info.run_id
     runs = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs"
     training = "workflowType=machine_learning"
     order = f"orderByKey={quote('metrics.`rank`')}&orderByAsc=true"
     table = f"{runs}?searchFilter={quote(make_children_filter(parent_id))}&{order}&{training}"
+
+    # The page of all charts orders them by name, so the curves of the objective have a page of their own.
+    first = client.search_runs(
+        [experiment_id], make_children_filter(parent_id), order_by=["metrics.`rank`"], max_results=len(COLORS)
+    )
+    params = parent.data.params
+    metric = f"{params.get('objective.metric')}/{params.get('objective.average')}/median"
+    values = {
+        "runs": [run.info.run_id for run in first],
+        "metric": metric,
+        "experiments": [experiment_id],
+        "plot_metric_keys": [metric],
+    }
+    chart = "&".join(f"{name}={quote(json.dumps(value))}" for name, value in values.items())
     return (
         ("report", f"{runs}/{parent_id}/artifacts/report.html?{training}"),
-        ("curves of the configurations ranked first (MLflow's step is the length)", f"{table}&compareRunsMode=CHART"),
+        (
+            f"{metric} of the configurations ranked first (MLflow's step is the length)",
+            f"{server.rstrip('/')}/#/metric?{chart}&x_axis=step&{training}",
+        ),
+        ("charts of all metrics", f"{table}&compareRunsMode=CHART"),
         ("table of configurations", table),
     )
 

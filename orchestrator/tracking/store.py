@@ -208,7 +208,7 @@ class MlflowExperiment:
     def make_links(self, parent_id: str) -> tuple[tuple[str, str], ...]:
         """Return links to pages of the server, or the command that starts a server."""
         if is_server(self.uri):
-            return make_sweep_links(self.uri, self.experiment_id, parent_id)
+            return make_sweep_links(self.client, self.uri, self.client.get_run(parent_id))
         return (("MLflow", make_server_command(self.uri, self.storage)),)
 
     def _send(self, run_id: str, metrics: Sequence[Metric], params: Sequence[Param], tags: Sequence[RunTag]) -> None:

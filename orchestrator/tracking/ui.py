@@ -191,7 +191,7 @@ def list_sweep_links(uri: str, server_url: str) -> list[tuple[str, tuple[tuple[s
     return [
         (
             f"{studies[run.info.experiment_id]} / {run.data.tags['lengthwise.sweep']}",
-            make_sweep_links(server_url, run.info.experiment_id, run.info.run_id),
+            make_sweep_links(client, server_url, run),
         )
         for run in sorted(runs, key=lambda run: -run.info.start_time)
     ]

@@ -98,12 +98,12 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(
 
 
 def assert_pages_show_the_sweep(links: Sequence[tuple[str, str]], profile: Path) -> None:
-    """No page logs a problem, but that AG Grid is old, a layout slow or nobody logged in; two show a configuration."""
+    """No page logs a problem, but that AG Grid is old, a layout slow or nobody logged in; charts show runs."""
     with Browser(profile, 1400, 900) as tab:
         for what, link in links:
             tab.open("about:blank")  # another page of MLflow would be no load
             tab.open(link)
-            shown = "#0" if "configurations" in what else "report.html"
+            shown = "report.html" if what == "report" else "#0"
             deadline = time.monotonic() + PATIENCE
             while shown not in (text := tab.read("document.body.innerText")):
                 assert time.monotonic() < deadline, (what, text, tab.problems)
