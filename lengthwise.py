@@ -92,7 +92,7 @@ class Member:
             if self._declared and "failed" not in fields:
                 check_curves(fields["curves"], average, self._declared, is_due=self.due(fields["step"]))
         except ReportError as error:
-            raise error.with_traceback(None) from None  # so that the traceback ends at the caller's line
+            raise error.with_traceback(None) from None  # without the frames that checked the report
         self._write_report(fields)
         if self._reports and "failed" in fields:
             return True

@@ -56,6 +56,11 @@ class CodeSource:
         """The digest of all file names and contents, independent of the root."""
         return hashlib.sha256(json.dumps(sorted(self.files.items())).encode()).hexdigest()
 
+    @property
+    def title(self) -> str:
+        """The module as messages name it."""
+        return {PROGRAM: "the program", DATA: "the data"}.get(self.module, self.module)
+
     def to_fields(self) -> dict[str, Any]:
         """Return the fields for the ledger and for workers."""
         return {

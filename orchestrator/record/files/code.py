@@ -72,10 +72,10 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
             current, change = recorded, str(error)
             if accept_change:
                 current = _find_copy(state.folder, recorded)
-                change = f"{recorded.module} is missing in {recorded.root}; using the copy in {current.root}"
+                change = f"{recorded.title} is missing in {recorded.root}; using the copy in {current.root}"
         if current.sha256 != recorded.sha256:
             files = join_first_few(list_differing_keys(recorded.files, current.files))
-            change = f"{recorded.module} in {current.root} has changed since the last training ({files})"
+            change = f"{recorded.title} in {current.root} has changed since the last training ({files})"
         if change:
             copies = _get_copy_path(state.folder, recorded)
             undo_advice = "" if recorded.installed else f"undo the change (copies: {copies}), or "
@@ -227,7 +227,7 @@ def _refuse_difference(source: CodeSource, recorded: CodeSource) -> CodeSource:
     """Return the source. Raises UserCodeError if its files differ from the recorded ones."""
     if source.sha256 != recorded.sha256:
         changed = join_first_few(list_differing_keys(recorded.files, source.files))
-        raise UserCodeError(f"{recorded.module} in {source.root} differs from the recorded files ({changed})")
+        raise UserCodeError(f"{recorded.title} in {source.root} differs from the recorded files ({changed})")
     return source
 
 
