@@ -22,7 +22,7 @@ help:
 	@echo "make ui        MLflow on its results"
 	@echo "make test      the tests (4 minutes)"
 	@echo "make test-slow  those that take seconds each: Ray, killed processes, compiled programs (7 minutes)"
-	@echo "make test-cluster  sweeps on Slurm, by ray up, with autoscalers and random faults, and an MLflow for a team (root; 45 minutes)"
+	@echo "make test-cluster  sweeps on Slurm, by ray up, with autoscalers and random faults, and an MLflow for a team (root; an hour)"
 	@echo "make check     ruff, mypy, import-linter"
 	@echo "make bench     the benchmarks (15 minutes); with JAX=PYTHON, one that has jax, also against JAX"
 	@echo "make bench-check  checks that sweeps keep their lead over scripts (2 minutes)"
