@@ -5,6 +5,7 @@ A column is a list of cells (texts, integers or lists of integers), an array of 
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -70,6 +71,7 @@ def _open_csv(path: Path) -> Columns:
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines = [line for line in csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",") if line]
     header, rows = (lines[0], lines[1:]) if lines else ([], [])
+    _refuse_repeated(header)
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
             raise ValueError(f"row {number}: has {len(row)} cells; the header has {len(header)}")
@@ -82,8 +84,8 @@ def _open_jsonl(path: Path) -> Columns:
     with path.open(encoding="utf-8") as file:
         for line in filter(str.strip, file):
             try:
-                rows.append(json.loads(line))
-            except ValueError as error:
+                rows.append(json.loads(line, object_pairs_hook=_make_object))
+            except json.JSONDecodeError as error:
                 raise ValueError(f"row {len(rows) + 1}: is not JSON: {error}") from None
             if not isinstance(rows[-1], dict):
                 raise ValueError(f"row {len(rows)}: is not an object with a value for each column")
@@ -93,6 +95,19 @@ def _open_jsonl(path: Path) -> Columns:
         if missing := rows[0].keys() - row.keys():
             raise ValueError(f"row {number}: has no {', '.join(sorted(missing))}, which the first row has")
     return {name: partial(_select_cells, rows, name) for name in (rows[0] if rows else ())}
+
+
+def _make_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of JSON pairs. Raises ValueError for a repeated key."""
+    _refuse_repeated([key for key, _ in pairs])
+    return dict(pairs)
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    """Raise ValueError for a repeated name of a column, because only the last of these columns would be read."""
+    # Spreadsheets write several columns without a name, which nobody can ask for.
+    if repeated := next((name for name, count in Counter(names).items() if name and count > 1), None):
+        raise ValueError(f"column {repeated}: two columns have this name")
 
 
 def _select_cells(rows: Sequence[Any], key: Any) -> list[Any]:
@@ -106,6 +121,7 @@ def _open_parquet(path: Path) -> Columns:
     from pyarrow.parquet import ParquetFile
 
     file = ParquetFile(path, memory_map=True)
+    _refuse_repeated(file.schema_arrow.names)
     return {name: partial(_read_parquet, file, name) for name in file.schema_arrow.names}
 
 
@@ -124,6 +140,7 @@ def _open_folder(path: Path) -> Columns:
     pyarrow = _import_pyarrow()
     tables = [pyarrow.ipc.open_stream(pyarrow.memory_map(str(shard))).read_all() for shard in shards]
     table = pyarrow.concat_tables(tables)
+    _refuse_repeated(table.column_names)
     return {name: partial(_convert_arrow, table.column(name), name) for name in table.column_names}
 
 

@@ -302,6 +302,30 @@ def test_what_is_refused(study: Path, changed: Row, settings: Row, key: str, whe
     assert problem.key == key and where in str(problem)
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_two_columns_of_one_name_are_refused(study: Path, kind: str) -> None:
+    table = pa.table([[[1, 2], [3, 4]], [[5, 6], [7, 8]]], names=["tokens", "tokens"])
+    if kind in ("csv", "tsv"):
+        separator = "\t" if kind == "tsv" else ","
+        (study / f"rows.{kind}").write_text("tokens,tokens\n1 2,5 6\n".replace(",", separator))
+    elif kind == "jsonl":
+        (study / "rows.jsonl").write_text('{"tokens": [1, 2], "tokens": [5, 6]}\n')
+    elif kind == "parquet":
+        parquet.write_table(table, study / "rows.parquet")
+    else:
+        (study / "rows").mkdir()
+        with pa.ipc.new_stream(study / "rows" / "data-00000.arrow", table.schema) as stream:
+            stream.write_table(table)
+    file = "rows" if kind == "folder" else f"rows.{kind}"
+    problem = mistake(train=file, test=file)
+    assert problem.key == "train" and f"'{file}' " in problem.message and "column tokens: two" in problem.message
+
+
+def test_columns_without_a_name_are_ignored(study: Path) -> None:
+    (study / "rows.csv").write_text("tokens,,\n1 2,,\n3 4,,\n")
+    assert Dataset(train="rows.csv", test="rows.csv").inputs == 5
+
+
 def test_a_file_with_a_similar_name_is_named(study: Path) -> None:
     write_study(study)
     assert mistake(train="trian.jsonl", test="test.jsonl").nearest == "train.jsonl"
