@@ -223,6 +223,7 @@ def _refuse_wrong_rows(
     if is_wrong.any():
         row = int(np.argmax(is_wrong))
         value = values.iloc[row]
+        value = value.item() if isinstance(value, np.generic) else value  # its repr has no type, "20.5"
         problem = "is empty" if _is_blank(value) else f"is {value!r}"
         raise UserError(f"{raw.locate(row)}: {column}: {problem}; allowed: {allowed}")
 

@@ -92,6 +92,12 @@ def test_an_option_that_does_not_fit_is_named(name: str, rows: pd.DataFrame, imp
     assert not (tmp_path / "imported").exists()
 
 
+def test_a_number_is_named_as_the_file_has_it(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    rows.assign(length=rows["length"] + 0.5).to_csv(tmp_path / "results.csv", index=False)
+    with pytest.raises(UserError, match=r"results\.csv:2: length: is 5\.5;"):
+        imported(tmp_path / "results.csv")
+
+
 def test_two_columns_of_one_name(tmp_path: Path):
     (tmp_path / "a.csv").write_text("lr,seed,lr\n1,2,3\n")
     with pytest.raises(UserError, match=r"a\.csv:1: lr"):
