@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.entities import STOPPED
-from orchestrator.record.state.lineage import CONFIRMS
+from orchestrator.record.state.lineage import CONFIRMS, IMPORTED
 from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmation import read_search_labels
@@ -24,7 +24,7 @@ NO_TRACE = "no traceback was kept: the process died and left none, or an earlier
 
 def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
-    members, noun = state.members, name_pack(state.spec)
+    members, noun = state.members, _name_pack(state)
     counts = Counter(member.status for member in members)
     crashed = state.seeds_crashed
     owner, seed_count = describe_running_driver(state.folder), count_seeds(state)
@@ -67,6 +67,12 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     return rows
 
 
+def _name_pack(state: SweepState) -> str:
+    """Return the noun for packs of a sweep."""
+    # Imported results have the section of a program, but one pack has many members.
+    return "pack" if IMPORTED in state.provenance else name_pack(state.spec)
+
+
 def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:
     """Return the row with the confirmed search, and with the labels that the configurations have there."""
     labels = [
@@ -98,7 +104,7 @@ def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
 
 def make_trace_lines(state: SweepState) -> list[str]:
     """Return lines with every error that ended a pack, its traceback and its packs; similar errors are listed once."""
-    noun = name_pack(state.spec)
+    noun = _name_pack(state)
     groups = group_errors(
         (f"{error}\n{trace or NO_TRACE}", pack.pack_id)
         for pack in state.packs.values()

@@ -224,7 +224,8 @@ def folder(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any) -> Path:
 
 def test_verbs_that_read_results_work(folder: Path, tmp_path: Path, lengthwise: Any):
     assert "imported" in lengthwise.succeeds("list", "sweeps", "--storage", tmp_path).stdout
-    lengthwise.succeeds("status", folder)
+    status = lengthwise.succeeds("status", folder).stdout.split()
+    assert status[status.index("packs") + 1] == "1/1" and "runs" not in status
     lengthwise.succeeds("report", folder)
     assert "results.csv" in (folder / "report.html").read_text()
     shown = lengthwise.succeeds("compare", folder, "0", "1").stdout
