@@ -32,7 +32,12 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     if summary.status == "running":
         return "The effects of hyperparameters are shown when the sweep has ended."
     if not shows_effects(summary):
-        return explain_missing_effects(summary) or "No hyperparameter was compared, so it is unknown which matter."
+        if reason := explain_missing_effects(summary):
+            return reason
+        # Rungs compared the configurations that they pruned, but these have no scores at the end of training.
+        if summary.design.survivors and summary.complete_configurations == 1:
+            return "The race pruned all other configurations, so no effect can be measured."
+        return "No hyperparameter was compared, so it is unknown which matter."
 
     # An effect without an interval may be chance, so do not say that it matters.
     names = shorten_keys([effect.key for effect in compute_score_effects(summary)])

@@ -207,6 +207,8 @@ def test_where_nothing_can_be_said_it_says_why(tmp_path, synthetic_sweep, simple
     assert describe_effects(listed).endswith("hyperparameters change together, so none can be judged alone.")
     one = summarize(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
     assert "No hyperparameter was compared" in describe_effects(one)
+    race = replace(one, design=replace(one.design, survivors=True))
+    assert "pruned all other" in describe_effects(race) and "compared" not in describe_effects(race)
     running = replace(two, status="running")
     assert "too few" not in describe_effects(running)
 
