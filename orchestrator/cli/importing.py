@@ -10,7 +10,7 @@ from orchestrator.cli import options
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import find_default_storage
 from orchestrator.text.consoles import make_console
-from orchestrator.text.wording import read_numbers
+from orchestrator.text.wording import describe_wrong_numbers, read_numbers
 
 app = typer.Typer()
 console = make_console()
@@ -108,5 +108,6 @@ def _read_lengths(option: str, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     if not (numbers := read_numbers(text)) or min(numbers) < 1:
-        raise UserError(f"{option} {text!r}: cannot be used; allowed: different whole numbers, such as 20 or 5,8-10")
+        problem = "a length is at least 1" if numbers else describe_wrong_numbers(text)
+        raise UserError(f"{option} {text!r}: {problem}; allowed: distinct whole numbers, such as 20 or 5,8-10")
     return tuple(sorted(numbers))

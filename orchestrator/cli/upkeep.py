@@ -95,7 +95,7 @@ def evaluate(
     from orchestrator.results.scoring.length_groups import parse_lengths
     from orchestrator.upkeep.later_evaluation import evaluate_later
 
-    allowed = "different whole numbers, such as 40,60-65"
+    allowed = "distinct whole numbers, such as 40,60-65"
     requested_lengths = None if lengths is None else parse_lengths(lengths, None, allowed)
     with make_console(stderr=True).status("evaluating ..."):
         keys = evaluate_later(folder, configurations, lengths=requested_lengths, samples=samples, task=task or ())

@@ -228,3 +228,21 @@ def read_numbers(text: str) -> tuple[int, ...]:
             return ()
         numbers += range(first, last + 1)
     return tuple(numbers) if len(set(numbers)) == len(numbers) else ()
+
+
+def describe_wrong_numbers(text: str) -> str:
+    """Return why `read_numbers` cannot read a text: "the range 5-3 is reversed", "5 is repeated"."""
+    numbers: list[int] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
+        if not match:
+            return "cannot be used"
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first > last:
+            return f"the range {part} is reversed"
+        if last - first >= MAX_RANGE_NUMBERS:
+            return f"the range {part} has more than {MAX_RANGE_NUMBERS:,} numbers"
+        if repeated := set(numbers).intersection(range(first, last + 1)):
+            return f"{min(repeated)} is repeated"
+        numbers += range(first, last + 1)
+    return "cannot be used"

@@ -45,9 +45,8 @@ def make_questions(
         groups = [[make_question(*pair, group, metric, average) for pair in pairs] for group in LENGTH_GROUPS]
         return [questions for questions in groups if any(question.lengths for question in questions)]
     common_lengths = find_common_lengths(pairs, metric)
-    chosen_lengths = parse_lengths(
-        lengths, common_lengths, f"different common lengths ({format_ranges(common_lengths)})"
-    )
+    allowed_text = f"distinct lengths that every configuration has ({format_ranges(common_lengths)})"
+    chosen_lengths = parse_lengths(lengths, common_lengths, allowed_text)
     return [
         [
             replace(make_question(*pair, LENGTH_GROUPS[0], metric, average), group=REQUESTED, lengths=chosen_lengths)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from orchestrator.errors import UserError
 from orchestrator.interface.measurements import Measurements
-from orchestrator.text.wording import read_numbers
+from orchestrator.text.wording import describe_wrong_numbers, format_lengths, read_numbers
 from search_spaces import Objective
 
 
@@ -49,6 +49,8 @@ def parse_lengths(text: str, allowed_lengths: Collection[int] | None, allowed: s
     Raises UserError for repeated or other lengths; `allowed` describes the allowed lengths in the message.
     """
     numbers = read_numbers(text)
-    if not numbers or not (allowed_lengths is None or set(numbers) <= set(allowed_lengths)):
-        raise UserError(f"--lengths {text!r}: cannot be used; allowed: {allowed}")
+    if not numbers:
+        raise UserError(f"--lengths {text!r}: {describe_wrong_numbers(text)}; allowed: {allowed}")
+    if missing := sorted(set(numbers).difference(numbers if allowed_lengths is None else allowed_lengths)):
+        raise UserError(f"--lengths {text!r}: not evaluated: {format_lengths(missing)}; allowed: {allowed}")
     return tuple(sorted(numbers))

@@ -351,7 +351,9 @@ def test_of_a_metric_without_a_better_direction_neither_is_better(three):
         ({"second": "0"}, "are the same configuration"),
         ({"metric": "margni"}, "; did you mean margin?"),
         ({"average": "emma"}, "; did you mean ema?"),
-        ({"lengths": "99"}, "--lengths '99': cannot be used; allowed: different common lengths (1-11)"),
+        ({"lengths": "11-13"}, "--lengths '11-13': not evaluated: lengths 12-13; "),
+        ({"lengths": "99"}, "(1-11)"),
+        ({"lengths": "5-3"}, "--lengths '5-3': the range 5-3 is reversed; "),
         ({"lengths": "a"}, "--lengths 'a'"),
     ],
 )

@@ -10,6 +10,7 @@ import orchestrator
 from orchestrator.text.wording import (
     compact_pair,
     compact_value,
+    describe_wrong_numbers,
     format_duration,
     format_number,
     format_ranges,
@@ -71,6 +72,8 @@ def test_numbers_are_read_as_they_are_shown():
     numbers = (1, 2, 3, 7)
     assert read_numbers(format_ranges(numbers)) == numbers and read_numbers("7,1-2") == (7, 1, 2)
     assert [read_numbers(text) for text in ("", "a", "3-1", "1,1-2", "-1", "0-9999999999", "²")] == [()] * 7
+    for text, named in (("7, 3-1", "3-1 is rev"), ("1,1-2", "1 is rep"), ("0-9999999999", "0-9999999999"), ("a", "")):
+        assert named in describe_wrong_numbers(text)
 
 
 @pytest.mark.parametrize(
