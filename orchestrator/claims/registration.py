@@ -49,7 +49,7 @@ def digest_claims(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
 
     path = (spec.folder or Path()) / spec.claims
     if not path.exists():
-        raise SweepFileError([FileProblem(spec.format_place("claims"), "claims", f"{path}: there is no such file")])
+        raise SweepFileError([FileProblem(spec.format_location("claims"), "claims", f"{path}: there is no such file")])
 
     file = load_claims(path)
     digests = {
@@ -59,7 +59,9 @@ def digest_claims(spec: SweepSpec) -> tuple[dict[str, str], bytes] | None:
     }
     if not digests:
         text = f"no claim of {path} is about sweep {spec.name}"
-        raise SweepFileError([FileProblem(spec.format_place("claims"), "claims", text, allowed=", ".join(file.sweeps))])
+        raise SweepFileError(
+            [FileProblem(spec.format_location("claims"), "claims", text, allowed=", ".join(file.sweeps))]
+        )
     return digests, path.read_bytes()
 
 

@@ -104,10 +104,10 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
             sources.append(source)
         except UserCodeError as error:
             # `program.function` adds its module to `imports`, which the user did not write.
-            place = spec.format_place(f"imports[{index}]")
-            is_function = "program" in spec.sections and place == spec.format_place("program.function")
+            location = spec.format_location(f"imports[{index}]")
+            is_function = "program" in spec.sections and location == spec.format_location("program.function")
             key = "program.function" if is_function else f"imports[{index}]"
-            problems.append(FileProblem(place, key, str(error)))
+            problems.append(FileProblem(location, key, str(error)))
     if problems:
         raise SweepFileError(problems)
     return tuple(sources)

@@ -126,7 +126,7 @@ def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigEr
 
 def _make_problem(spec: SweepSpec, key: str, message: str, **details: Any) -> FileProblem:
     """Return a problem of a key, at its line of the sweep file."""
-    return FileProblem(spec.format_place(key), key, message, **details)
+    return FileProblem(spec.format_location(key), key, message, **details)
 
 
 def find_unmeasured_parts(
@@ -210,14 +210,14 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     trained = [length for length in objective.lengths if length in metric.trained_lengths]
     if trained:
         included = f"objective.lengths includes trained lengths ({format_ranges(trained)})"
-        warnings.append(f"{spec.format_place('objective.lengths')}: {included}")
+        warnings.append(f"{spec.format_location('objective.lengths')}: {included}")
 
     if metric.direction != objective.direction:
         mismatch = (
             "has no better direction" if metric.direction == "none" else f"is better when it is {metric.direction}d"
         )
         warnings.append(
-            f"{spec.format_place('objective.direction')}: {objective.metric} {mismatch}, "
+            f"{spec.format_location('objective.direction')}: {objective.metric} {mismatch}, "
             f"and objective.direction is {objective.direction}"
         )
     return warnings
@@ -226,4 +226,4 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
 def list_trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
     """Return the warnings of the trainer about these members, with their lines of the sweep file."""
     warnings = get_trainer(spec.sections).find_warnings(members, spec.folder)
-    return list(dict.fromkeys(f"{spec.format_place(key)}: {message}" for key, message in warnings))
+    return list(dict.fromkeys(f"{spec.format_location(key)}: {message}" for key, message in warnings))

@@ -180,7 +180,7 @@ def _set_steps(spec: SweepSpec, steps: int, subject: str, labels: Sequence[str])
         if (twin := label_by_values.setdefault(dump_yaml(configuration), name)) != name:
             problem = f"{twin} and {name} differ only in training.steps"
             raise UserError(f"{subject}: {problem}; choose one with --configuration")
-    return parse_sweep(dump_yaml(resolved), spec.format_place("training.steps"), name=spec.name).mark_recorded()
+    return parse_sweep(dump_yaml(resolved), spec.format_location("training.steps"), name=spec.name).mark_recorded()
 
 
 def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configuration, device: str) -> None:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, WithJ
 from search_spaces.grammar.domains import is_number
 from search_spaces.grammar.load import read_text
 from search_spaces.grammar.parse import read_yaml
-from search_spaces.grammar.problems import ABSENT, Findings, Place
+from search_spaces.grammar.problems import ABSENT, Findings, Location
 from search_spaces.grammar.schema import DRAFT
 from search_spaces.grammar.validate import add_errors
 from search_spaces.grammar.values import LENGTHS_SCHEMA, Name, Strict, Text, expand_ranges, make_value_error
@@ -266,7 +266,7 @@ def load_claims(path: str | Path) -> ClaimsFile:
             if isinstance(claims_file, str)
             else "it names no claims file"
         )
-        findings.add("", f"is a sweep file, not a claims file; {hint}", place=Place(findings.source))
+        findings.add("", f"is a sweep file, not a claims file; {hint}", location=Location(findings.source))
     findings.raise_any()
 
     # References between claims can only be followed once every claim has valid keys.

@@ -32,7 +32,7 @@ from search_spaces.grammar.problems import (
     ENGINE_SECTIONS,
     KEY_PART,
     Findings,
-    Place,
+    Location,
     find_nearest_name,
     is_within,
     join_key_path,
@@ -189,7 +189,7 @@ def _parse(
         return Reading(None, findings, UNCHECKED_REST if data is ABSENT else "")
     if isinstance(data.get("claims"), list) and not data.keys() & {"task", "program"}:
         message = f"is a claims file, not a sweep file; judge its claims by: lengthwise claims {findings.source}"
-        findings.add("", message, place=Place(findings.source))
+        findings.add("", message, location=Location(findings.source))
         return Reading(None, findings)
 
     # Options of the command line come before the checks, because they may fix a problem of the file.
@@ -198,11 +198,11 @@ def _parse(
         if name != data.get("name"):
             data.pop("claims", None)  # claims are registered under the name in the file
         data["name"] = name
-        findings.relocate("name", {"name": Place("--name")})
+        findings.relocate("name", {"name": Location("--name")})
     written_imports = data.get("imports", [])
     for module in imports:
         if isinstance(written_imports, list) and module not in written_imports:
-            findings.places[join_key_path("imports", len(written_imports))] = Place(f"--import {module}")
+            findings.locations[join_key_path("imports", len(written_imports))] = Location(f"--import {module}")
             data["imports"] = written_imports = [*written_imports, module]
 
     # Expand short forms here, so that later code sees a single form.
@@ -260,7 +260,7 @@ def _expand_program(data: dict[str, Any], findings: Findings) -> None:
     module = function.rpartition(".")[0] if isinstance(function, str) else ""
     imports = data.get("imports", [])
     if module and isinstance(imports, list) and module not in imports:
-        findings.places[join_key_path("imports", len(imports))] = findings.find_place("program.function")
+        findings.locations[join_key_path("imports", len(imports))] = findings.find_location("program.function")
         data["imports"] = [*imports, module]
 
 
@@ -276,7 +276,7 @@ def _expand_lengths(value: Any, key_path: str, findings: Findings) -> None:
         else:
             value[key] = expanded
             list_path = join_key_path(key_path, key)
-            findings.relocate(list_path, {list_path: findings.find_place(list_path)})
+            findings.relocate(list_path, {list_path: findings.find_location(list_path)})
 
 
 def _fill_objective(data: dict[str, Any]) -> bool:
@@ -320,32 +320,40 @@ def _varies_averages(data: dict[str, Any], averages: str, labels: list[str]) -> 
 
 def read_text(path: Path, findings: Findings, kind: str = "sweep file") -> str:
     """Return the text of a file of this kind; "", with a problem, if it is missing or cannot be read."""
-    place = Place(findings.source)
+    location = Location(findings.source)
     try:
         # Mistakes that would otherwise end in hundreds of YAML problems: data files, Python files, folders.
         if path.is_dir():
             inside = path / "sweep.yaml"
             nearest = str(inside) if kind == "sweep file" and inside.is_file() else None
-            findings.add("", f"is a directory, not a {kind}", nearest=nearest, place=place)
+            findings.add("", f"is a directory, not a {kind}", nearest=nearest, location=location)
         elif not path.exists():
             allowed = "a file, or a name that `lengthwise list examples` shows" if kind == "sweep file" else None
-            findings.add("", "there is no such file", allowed=allowed, nearest=_find_nearest_file(path), place=place)
+            findings.add(
+                "", "there is no such file", allowed=allowed, nearest=_find_nearest_file(path), location=location
+            )
         elif not path.is_file():
-            findings.add("", "is not a regular file", place=place)
+            findings.add("", "is not a regular file", location=location)
         elif kind == "sweep file" and path.suffix in DATA_ENDINGS:
-            findings.add("", "is a data file, not a sweep file", allowed="the YAML file that names it", place=place)
+            findings.add(
+                "", "is a data file, not a sweep file", allowed="the YAML file that names it", location=location
+            )
         elif (size := path.stat().st_size) > MAX_FILE_BYTES:
-            findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_FILE_BYTES} bytes", place=place)
+            findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_FILE_BYTES} bytes", location=location)
         elif _PROGRAM.search(text := path.read_bytes().decode("utf-8-sig")) or path.suffix == ".py":
-            findings.add("", f"is a Python program, not a {kind}; name it in a sweep file under program:", place=place)
+            findings.add(
+                "", f"is a Python program, not a {kind}; name it in a sweep file under program:", location=location
+            )
         else:
             return text
 
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        findings.add("", f"is not UTF-8: byte 0x{error.object[error.start]:02X}", place=Place(findings.source, line))
+        findings.add(
+            "", f"is not UTF-8: byte 0x{error.object[error.start]:02X}", location=Location(findings.source, line)
+        )
     except (OSError, ValueError) as error:
-        findings.add("", f"cannot be read: {getattr(error, 'strerror', None) or error}", place=place)
+        findings.add("", f"cannot be read: {getattr(error, 'strerror', None) or error}", location=location)
     return ""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from search_spaces.grammar.problems import ABSENT, SECRET_KEY, Findings, Place, format_value, join_key_path
+from search_spaces.grammar.problems import ABSENT, SECRET_KEY, Findings, Location, format_value, join_key_path
 
 MAX_FILE_BYTES = 1_000_000
 MAX_DEPTH = 20
@@ -34,29 +34,29 @@ class _UnreadableError(Exception):
     """The rest of the text cannot be read; a problem has been recorded."""
 
 
-def read_yaml(text: str, findings: Findings, *, key_path: str = "", place: Place | None = None) -> Any:
-    """Return the value of a YAML document, ABSENT if it cannot be read; record problems and places in `findings`.
+def read_yaml(text: str, findings: Findings, *, key_path: str = "", location: Location | None = None) -> Any:
+    """Return the value of a YAML document, ABSENT if it cannot be read; record problems and locations in `findings`.
 
-    key_path: the key of an override, '' for a file. place: the place to record instead of the lines of the text.
+    key_path: the key of an override, '' for a file. location: the location to record instead of the lines of the text.
     Unreadable values inside a mapping or list are ABSENT.
     """
-    return _Reader(findings, place).read_document(text, key_path)
+    return _Reader(findings, location).read_document(text, key_path)
 
 
 class _Reader:
-    """A reader of YAML events that records places and problems."""
+    """A reader of YAML events that records locations and problems."""
 
-    def __init__(self, findings: Findings, place: Place | None) -> None:
+    def __init__(self, findings: Findings, location: Location | None) -> None:
         self.findings = findings
-        self.fixed_place = place
-        self.references: list[tuple[str, str, Place]] = []  # (&name or *name, key path, place)
+        self.fixed_location = location
+        self.references: list[tuple[str, str, Location]] = []  # (&name or *name, key path, location)
 
-    def locate_line(self, line: int) -> Place:
-        """Return the place of a line, counted from 0."""
-        return self.fixed_place or Place(self.findings.source, line + 1)
+    def locate_line(self, line: int) -> Location:
+        """Return the location of a line, counted from 0."""
+        return self.fixed_location or Location(self.findings.source, line + 1)
 
-    def locate_event(self, event: Any) -> Place:
-        """Return the place of an event: the line at which it begins."""
+    def locate_event(self, event: Any) -> Location:
+        """Return the location of an event: the line at which it begins."""
         return self.locate_line(event.start_mark.line)
 
     def read_document(self, text: str, key_path: str) -> Any:
@@ -65,7 +65,7 @@ class _Reader:
         if match := _UNPRINTABLE.search(text):
             line = text.count("\n", 0, match.start())
             problem = f"character U+{ord(match[0]):04X} is not allowed in YAML"
-            self.findings.add_unreadable(key_path, problem, place=self.locate_line(line))
+            self.findings.add_unreadable(key_path, problem, location=self.locate_line(line))
             return ABSENT
 
         # After an error of syntax the rest cannot be read, so there is a single problem.
@@ -85,7 +85,7 @@ class _Reader:
             line_text = text.splitlines()[line] if line < len(text.splitlines()) else ""
             tab = " (indent with spaces, not tabs)" if line_text.lstrip(" ").startswith("\t") else ""
             self.findings.add_unreadable(
-                key_path, f"is not valid YAML: {message}{tab}".lstrip(), place=self.locate_line(line)
+                key_path, f"is not valid YAML: {message}{tab}".lstrip(), location=self.locate_line(line)
             )
             return ABSENT
 
@@ -95,13 +95,13 @@ class _Reader:
         has_document = False
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
-                place = self.locate_event(event)
+                location = self.locate_event(event)
                 if has_document:
-                    self.findings.add("", "has more than one YAML document; keep one", place=place)
+                    self.findings.add("", "has more than one YAML document; keep one", location=location)
                     raise _UnreadableError
                 has_document = True
                 if event.version or event.tags:  # they would change the meaning of the text
-                    self.findings.add("", "YAML directives (%YAML, %TAG) are not allowed", place=place)
+                    self.findings.add("", "YAML directives (%YAML, %TAG) are not allowed", location=location)
                 value = self._read_value(next(events), events, key_path, 0)
         return value
 
@@ -111,17 +111,17 @@ class _Reader:
             return
 
         # Name the first and the last one, to show where to look.
-        first, key_path, place = self.references[0]
+        first, key_path, location = self.references[0]
         kind = "anchors" if first[0] == "&" else "aliases"
         message = f"{kind} ({first}) are not allowed; write it out"
         if count := len(self.references) - 1:
             last, _, end = self.references[-1]
-            location = "" if end.line is None else f" in line {end.line}"
-            last_reference = f"{last}{location}" if count == 1 else f"{count:,} more, the last{location}"
+            line_text = "" if end.line is None else f" in line {end.line}"
+            last_reference = f"{last}{line_text}" if count == 1 else f"{count:,} more, the last{line_text}"
             message = f"anchors and aliases ({first} and {last_reference}) are not allowed; write the values out"
 
         # The value of an alias is unknown, so any later problem of it would follow from this one.
-        self.findings.add(key_path, message, place=place)
+        self.findings.add(key_path, message, location=location)
         for name, key_path, _ in self.references:
             if name[0] == "*":
                 self.findings.mark_doubtful(key_path)
@@ -129,25 +129,25 @@ class _Reader:
     def _read_value(self, event: Any, events: Iterator[Any], key_path: str, depth: int) -> Any:
         """Return the value that begins with an event."""
         # A limit on depth guards the recursion; anchors and tags would construct other values than are written.
-        place = self.locate_event(event)
+        location = self.locate_event(event)
         if depth > MAX_DEPTH:
-            self.findings.add_unreadable(key_path, f"is nested more than {MAX_DEPTH} levels deep", place=place)
+            self.findings.add_unreadable(key_path, f"is nested more than {MAX_DEPTH} levels deep", location=location)
             raise _UnreadableError
         if key_path:
-            self.findings.places.setdefault(key_path, place)
+            self.findings.locations.setdefault(key_path, location)
         if isinstance(event, yaml.AliasEvent):
-            self.references.append((f"*{event.anchor}", key_path, place))
+            self.references.append((f"*{event.anchor}", key_path, location))
             return ABSENT
         if event.anchor:
-            self.references.append((f"&{event.anchor}", key_path, place))
+            self.references.append((f"&{event.anchor}", key_path, location))
             self.findings.mark_anchor(key_path)
         if event.tag:
             message = f"YAML tags ({event.tag}) are not allowed; write a plain value"
-            self.findings.add_unreadable(key_path, message, place=place)
+            self.findings.add_unreadable(key_path, message, location=location)
 
         # The events of a list or mapping are consumed up to its end.
         if isinstance(event, yaml.ScalarEvent):
-            return self._read_scalar(event, key_path, place)
+            return self._read_scalar(event, key_path, location)
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
             while not isinstance(event := next(events), yaml.SequenceEndEvent):
@@ -158,31 +158,31 @@ class _Reader:
     def _read_mapping(self, events: Iterator[Any], key_path: str, depth: int) -> dict[str, Any]:
         """Return a mapping without its invalid and repeated keys, which are recorded."""
         mapping: dict[str, Any] = {}
-        first_places: dict[str, Place] = {}
+        first_locations: dict[str, Location] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             # The value of an invalid or repeated key is consumed, without recording its problems.
-            place = self.locate_event(event)
-            key = self._read_key(event, events, key_path, place, depth)
+            location = self.locate_event(event)
+            key = self._read_key(event, events, key_path, location, depth)
             if key is None or key in mapping:
                 if key is not None:
-                    message = f"is written twice (first at {first_places[key]}); keep one"
-                    self.findings.add(join_key_path(key_path, key), message, place=place)
-                reader = _Reader(Findings(self.findings.source), self.fixed_place)  # skips the value
+                    message = f"is written twice (first at {first_locations[key]}); keep one"
+                    self.findings.add(join_key_path(key_path, key), message, location=location)
+                reader = _Reader(Findings(self.findings.source), self.fixed_location)  # skips the value
                 reader._read_value(next(events), events, "", depth + 1)
                 continue
 
-            # The place of a key is its own line, not that of a value below it.
-            first_places[key] = place
-            self.findings.places[join_key_path(key_path, key)] = place
+            # The location of a key is its own line, not that of a value below it.
+            first_locations[key] = location
+            self.findings.locations[join_key_path(key_path, key)] = location
             mapping[key] = self._read_value(next(events), events, join_key_path(key_path, key), depth + 1)
         return mapping
 
-    def _read_key(self, event: Any, events: Iterator[Any], key_path: str, place: Place, depth: int) -> str | None:
+    def _read_key(self, event: Any, events: Iterator[Any], key_path: str, location: Location, depth: int) -> str | None:
         """Return a key of a mapping; None, with a problem, if it is invalid."""
         if not isinstance(event, yaml.ScalarEvent):
-            self.findings.add(key_path, "has a key that is not text", allowed="text keys", place=place)
+            self.findings.add(key_path, "has a key that is not text", allowed="text keys", location=location)
             if not isinstance(event, yaml.AliasEvent):
-                reader = _Reader(Findings(self.findings.source), self.fixed_place)  # skips the key
+                reader = _Reader(Findings(self.findings.source), self.fixed_location)  # skips the key
                 reader._read_value(event, events, "", depth + 1)
             return None
 
@@ -190,22 +190,26 @@ class _Reader:
         text: str = event.value
         is_plain = event.implicit[0]  # neither quoted nor tagged
         if is_plain and text == "<<":
-            self.findings.add(key_path, "merge keys (<<) are not allowed; write the keys out", place=place)
+            self.findings.add(key_path, "merge keys (<<) are not allowed; write the keys out", location=location)
             return None
         if event.anchor or event.tag:
-            self.findings.add(join_key_path(key_path, text), "a key must not have an anchor or a tag", place=place)
+            self.findings.add(
+                join_key_path(key_path, text), "a key must not have an anchor or a tag", location=location
+            )
         if is_plain and (text in _CONSTANTS or _INT.fullmatch(text) or _FLOAT.fullmatch(text)):
             message = f"has the key {text or 'null'}, which is not text; put it in quotes if it is meant as a name"
-            self.findings.add(key_path, message, allowed="text keys", place=place)
+            self.findings.add(key_path, message, allowed="text keys", location=location)
             return None
         return text
 
-    def _read_scalar(self, event: Any, key_path: str, place: Place) -> Any:
+    def _read_scalar(self, event: Any, key_path: str, location: Location) -> Any:
         """Return a text, number, flag or null; ABSENT, with a problem, if the scalar is invalid."""
         text: str = event.value
         if not event.implicit[0]:
             if any("\ud800" <= letter <= "\udfff" for letter in text):
-                self.findings.add_unreadable(key_path, "has half a character (a lone surrogate escape)", place=place)
+                self.findings.add_unreadable(
+                    key_path, "has half a character (a lone surrogate escape)", location=location
+                )
                 return ABSENT
             return text
 
@@ -215,28 +219,28 @@ class _Reader:
         if _INT.fullmatch(text):
             number = int(text, 0) if len(text) <= 30 else MAX_INT + 1
             if abs(number) > MAX_INT:
-                self.findings.add_unreadable(key_path, "is too large for a whole number", given=text, place=place)
+                self.findings.add_unreadable(key_path, "is too large for a whole number", given=text, location=location)
                 return ABSENT
             return number
         if _FLOAT.fullmatch(text):
             value = float(text)
             if value in (float("inf"), float("-inf")):
-                self.findings.add_unreadable(key_path, "is too large a number", given=text, place=place)
+                self.findings.add_unreadable(key_path, "is too large a number", given=text, location=location)
                 return ABSENT
             if value == 0 and re.match(r"[-+]?[0.]*[1-9]", text):
                 self.findings.add_unreadable(
-                    key_path, "is too small a number: it would be zero", given=text, place=place
+                    key_path, "is too small a number: it would be zero", given=text, location=location
                 )
                 return ABSENT
             return value
 
         # The rest is text, unless another YAML reader would take it for a number.
         if _NOT_FINITE.fullmatch(text):
-            self.findings.add_unreadable(key_path, "must be a finite number", given=text, place=place)
+            self.findings.add_unreadable(key_path, "must be a finite number", given=text, location=location)
             return ABSENT
         if _LEADING_ZERO.fullmatch(text):
             message = "has a leading zero, which YAML versions read differently; drop it, or quote it as text"
-            self.findings.add_unreadable(key_path, message, given=text, place=place)
+            self.findings.add_unreadable(key_path, message, given=text, location=location)
             return ABSENT
         return text
 
@@ -250,25 +254,25 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
     key = read_override_key(text)
     (_, equals, value_text) = text.partition("=")
     visible = f"{SECRET_KEY}=***" if key == SECRET_KEY else text
-    place = Place(
+    location = Location(
         f"--set {visible}" if visible.isprintable() and len(visible) <= 120 else f"--set {format_value(visible, 120)}"
     )
     if not equals or not key or not key.isprintable():
-        findings.add("", "an override is written dotted.key=value", given=text, place=place)
+        findings.add("", "an override is written dotted.key=value", given=text, location=location)
         return None
 
-    # Separate findings, so that an unreadable value does not change the places of the file.
+    # Separate findings, so that an unreadable value does not change the locations of the file.
     value_findings = Findings(findings.source)
-    value = read_yaml(_without_comment(value_text), value_findings, key_path=key, place=place)
+    value = read_yaml(_without_comment(value_text), value_findings, key_path=key, location=location)
     for problem in value_findings.problems:
-        findings.add_problem(problem, place=place)
+        findings.add_problem(problem, location=location)
     if value_findings.problems:
         return None
 
     # A key of the space has dots inside; for all other keys a dot leads into a mapping, which may be missing yet.
     parts = ["space", key.removeprefix("space.")] if key.startswith("space.") else key.split(".")
     if "" in parts or len(parts) > MAX_DEPTH:
-        findings.add("", "an override is written dotted.key=value", given=text, place=place)
+        findings.add("", "an override is written dotted.key=value", given=text, location=location)
         return None
     target = data
     for depth, part in enumerate(parts[:-1]):
@@ -276,20 +280,20 @@ def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str |
         outer_key = ".".join(parts[: depth + 1])
         if not isinstance(inner, dict):
             given = {} if inner is ABSENT else {"given": inner}
-            findings.add(key, f"{outer_key} has no keys inside it", place=place, **given)
+            findings.add(key, f"{outer_key} has no keys inside it", location=location, **given)
             return None
-        findings.places.setdefault(outer_key, place)
+        findings.locations.setdefault(outer_key, location)
         target = inner
 
     # A domain cannot be null, so null is free to remove the key from the space.
     if parts[0] == "space" and len(parts) == 2 and value is None:
         if target.pop(parts[1], ABSENT) is ABSENT:
-            findings.add(key, "is not in the space, so it cannot be removed", place=place)
+            findings.add(key, "is not in the space, so it cannot be removed", location=location)
             return None
         findings.relocate(key, {})
         return key
     target[parts[-1]] = value
-    findings.relocate(key, value_findings.places | {key: place})
+    findings.relocate(key, value_findings.locations | {key: location})
     return key
 
 

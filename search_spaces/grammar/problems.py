@@ -112,7 +112,7 @@ _VARYING = re.compile(r"""'[^']*'|"[^"]*"|\([^)]*\)|\{.*\}|\[.*\]|-?\d[\d.e+-]*"
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A line of a file, or a --set override. Prints as `file.yaml:12` or `--set key=value`."""
 
     source: str
@@ -149,37 +149,39 @@ def is_within(key_path: str, ancestor: str) -> bool:
 
 
 class Findings:
-    """The problems of a file, each with the place of its key path.
+    """The problems of a file, each with the location of its key path.
 
-    A value is doubtful if it could not be read or was replaced; problems that follow from it are dropped. `places` has
-    the place of each key path, `notes` has messages that are not problems.
+    A value is doubtful if it could not be read or was replaced; problems that follow from it are dropped. `locations`
+    has the location of each key path, `notes` has messages that are not problems.
     """
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.places: dict[str, Place] = {}
+        self.locations: dict[str, Location] = {}
         self._anchors: set[str] = set()
-        self._problems: dict[tuple[Place, str, str], FileProblem] = {}
+        self._problems: dict[tuple[Location, str, str], FileProblem] = {}
         self._doubtful: set[str] = set()
         self._partly_doubtful: set[str] = set()
         self.notes: list[str] = []
 
     def without_problems(self) -> "Findings":
-        """Return findings with the same places and notes, but without problems."""
+        """Return findings with the same locations and notes, but without problems."""
         findings = Findings(self.source)
-        findings.places, findings.notes = dict(self.places), list(self.notes)
+        findings.locations, findings.notes = dict(self.locations), list(self.notes)
         return findings
 
-    def find_place(self, key_path: str) -> Place:
-        """Return the place of a key path; of its nearest ancestor if the file does not have it."""
+    def find_location(self, key_path: str) -> Location:
+        """Return the location of a key path; of its nearest ancestor if the file does not have it."""
         # A missing key has no line, but the section around it has.
-        while key_path and key_path not in self.places:
+        while key_path and key_path not in self.locations:
             key_path = get_outer_key_path(key_path)
-        return self.places.get(key_path, Place(self.source, 1))
+        return self.locations.get(key_path, Location(self.source, 1))
 
-    def relocate(self, key_path: str, places: dict[str, Place]) -> None:
-        """Replace the places at and below a key path, after an override."""
-        self.places = {old: place for old, place in self.places.items() if not is_within(old, key_path)} | places
+    def relocate(self, key_path: str, locations: dict[str, Location]) -> None:
+        """Replace the locations at and below a key path, after an override."""
+        self.locations = {
+            old: location for old, location in self.locations.items() if not is_within(old, key_path)
+        } | locations
 
     def add(
         self,
@@ -191,7 +193,7 @@ class Findings:
         nearest: str | None = None,
         names: Iterable[str] | None = None,
         misspelt: Any = ABSENT,
-        place: Place | None = None,
+        location: Location | None = None,
     ) -> None:
         """Record a problem, unless the value at its key path is doubtful.
 
@@ -209,19 +211,21 @@ class Findings:
             nearest = nearest or find_nearest_name(given if misspelt is ABSENT else misspelt, names)
         if key_path == SECRET_KEY:
             given = ABSENT
-        place = place or self.find_place(key_path)
+        location = location or self.find_location(key_path)
         self._problems.setdefault(
-            (place, key_path, message), FileProblem(str(place), key_path, message, given, allowed, nearest)
+            (location, key_path, message), FileProblem(str(location), key_path, message, given, allowed, nearest)
         )
 
-    def add_problem(self, problem: Any, key_path: str | None = None, place: Place | None = None) -> None:
+    def add_problem(self, problem: Any, key_path: str | None = None, location: Location | None = None) -> None:
         """Record a FileProblem, or a Problem of trainers, at `key_path` instead of its key if given."""
         details = {"given": problem.given, "allowed": problem.allowed, "nearest": problem.nearest}
-        self.add(problem.key if key_path is None else key_path, problem.message, **details, place=place)
+        self.add(problem.key if key_path is None else key_path, problem.message, **details, location=location)
 
-    def add_unreadable(self, key_path: str, message: str, *, given: Any = ABSENT, place: Place | None = None) -> None:
+    def add_unreadable(
+        self, key_path: str, message: str, *, given: Any = ABSENT, location: Location | None = None
+    ) -> None:
         """Record a problem of a value that cannot be read, and mark the value as doubtful."""
-        self.add(key_path, message, given=given, place=place)
+        self.add(key_path, message, given=given, location=location)
         self.mark_doubtful(key_path)
 
     def mark_doubtful(self, key_path: str) -> None:
@@ -246,18 +250,18 @@ class Findings:
         """Return whether the value at a key path, or an outer value, is doubtful."""
         return key_path in self._doubtful or any(outer in self._doubtful for outer in list_outer_key_paths(key_path))
 
-    def note(self, place: Place, text: str) -> None:
+    def note(self, location: Location, text: str) -> None:
         """Record a message for the user that is not a problem; repetitions are dropped."""
-        if (line := f"{place}: {text}") not in self.notes:
+        if (line := f"{location}: {text}") not in self.notes:
             self.notes.append(line)
 
     @property
     def problems(self) -> tuple[FileProblem, ...]:
         """The problems so far: of the file by line, then of overrides; repetitions of a kind are counted."""
 
-        def make_sort_key(entry: tuple[tuple[Place, str, str], FileProblem]) -> tuple[bool, int]:
-            place = entry[0][0]
-            return place.source != self.source, place.line or 0
+        def make_sort_key(entry: tuple[tuple[Location, str, str], FileProblem]) -> tuple[bool, int]:
+            location = entry[0][0]
+            return location.source != self.source, location.line or 0
 
         return tuple(_limit_repetitions([problem for _, problem in sorted(self._problems.items(), key=make_sort_key)]))
 

@@ -37,7 +37,7 @@ def note_random_search(search: Search, findings: Findings) -> None:
     count = search.configurations
     if search.sampler == "tpe" and count is not None and not search.count_informed(count):
         findings.note(
-            findings.find_place("search.configurations"),
+            findings.find_location("search.configurations"),
             f"search.configurations: {count} are too few for tpe, so this is a random search: it needs "
             f"{search.results_needed} results and draws {search.generation} at a time; add configurations, or lower "
             "search.startup and search.generation",
@@ -49,7 +49,9 @@ def note_unread_search(search: Search, findings: Findings) -> None:
     for key in ("generation", "startup", "failed_configurations") if search.sampler != "tpe" else ():
         if getattr(search, key) != Search.model_fields[key].default:
             key_path = f"search.{key}"
-            findings.note(findings.find_place(key_path), f"{key_path}: only tpe reads it, not sampler {search.sampler}")
+            findings.note(
+                findings.find_location(key_path), f"{key_path}: only tpe reads it, not sampler {search.sampler}"
+            )
 
 
 def _check_search(data: dict[str, Any], space: dict[str, Domain], findings: Findings) -> None:

@@ -226,7 +226,7 @@ def check_conditions_on_fixed_keys(space: dict[str, Domain], sections: dict[str,
             elif make_value_key(fixed) not in {make_value_key(value) for value in values}:
                 lists = f"; for a list write [{format_value(fixed, 40)}]" if isinstance(fixed, list) else ""
                 findings.note(
-                    findings.find_place(key_path),
+                    findings.find_location(key_path),
                     f"{key_path}: {other} is {format_value(fixed, 40)}, so {key} is never drawn{lists}",
                 )
 

@@ -19,7 +19,7 @@ from pydantic import Field, InstanceOf, PrivateAttr, WithJsonSchema
 
 from search_spaces.grammar.domains import Domain, Grid, make_plain, make_space_schema, make_value_key
 from search_spaces.grammar.objective import Objective
-from search_spaces.grammar.problems import SECTIONS, Findings, Place, is_within, list_sections, read_key
+from search_spaces.grammar.problems import SECTIONS, Findings, Location, is_within, list_sections, read_key
 from search_spaces.grammar.search import Search
 from search_spaces.grammar.values import Gpus, KeepWeights, Modules, Name, PackSize, Seeds, Strict, Text, WebhookAddress
 
@@ -194,20 +194,20 @@ class SweepSpec(Strict):
         return spec
 
     def copy_findings(self) -> Findings:
-        """Return new findings for further checks: they know the place of every key, and have no problems yet."""
+        """Return new findings for further checks: they know the location of every key, and have no problems yet."""
         return self._findings.without_problems()
 
-    def format_place(self, key: str) -> str:
-        """Return the place of a dotted key as text, such as `sweeps/a.yaml:7` or `--set model.width=8`."""
-        return str(self.find_place(key))
+    def format_location(self, key: str) -> str:
+        """Return the location of a dotted key as text, such as `sweeps/a.yaml:7` or `--set model.width=8`."""
+        return str(self.find_location(key))
 
-    where = format_place  # its name until 2.0.0, which scripts of users may call
+    where = format_location  # its name until 2.0.0, which scripts of users may call
 
-    def find_place(self, key: str) -> Place:
-        """Return the place of a dotted key.
+    def find_location(self, key: str) -> Location:
+        """Return the location of a dotted key.
 
-        A searched key has the place of its domain, a listed key its first place in search.listed, and a missing key the
-        place of the nearest outer key.
+        A searched key has the location of its domain, a listed key its first location in search.listed, and a missing
+        key the location of the nearest outer key.
         """
         searched_key = next((name for name in self.space if is_within(key, name)), None)
         key_path = f"space.{searched_key}" if searched_key else key
@@ -215,11 +215,11 @@ class SweepSpec(Strict):
             if name := next((name for name in values if is_within(key, name)), None):
                 key_path = f"search.listed[{index}].{name}"
                 break
-        return self._findings.find_place(key_path)
+        return self._findings.find_location(key_path)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks on the file that are not problems, each with its place."""
+        """Remarks on the file that are not problems, each with its location."""
         return tuple(self._findings.notes)
 
     def resolved(self) -> dict[str, Any]:
@@ -263,7 +263,7 @@ class SweepSpec(Strict):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both resolve to the same data; their places and folders may differ."""
+        """Return whether both resolve to the same data; their locations and folders may differ."""
         return isinstance(other, SweepSpec) and self.resolved() == other.resolved()
 
     def __hash__(self) -> int:

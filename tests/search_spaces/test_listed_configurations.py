@@ -45,9 +45,10 @@ def test_they_are_read_and_survive_the_round_trip(tmp_path: Path) -> None:
 
 def test_a_key_is_found_at_its_line() -> None:
     spec = parse_sweep(LISTED, "arms.yaml")
-    assert spec.format_place("model.norm") == "arms.yaml:9" and spec.format_place("model.dropout") == "arms.yaml:10"
-    assert spec.format_place("training.averages.ema.decay") == "arms.yaml:9"
-    assert spec.format_place("training.steps") == "arms.yaml:5"
+    assert spec.format_location("model.norm") == "arms.yaml:9"
+    assert spec.format_location("model.dropout") == "arms.yaml:10"
+    assert spec.format_location("training.averages.ema.decay") == "arms.yaml:9"
+    assert spec.format_location("training.steps") == "arms.yaml:5"
 
 
 def test_an_average_that_only_a_configuration_names_can_be_the_objective() -> None:

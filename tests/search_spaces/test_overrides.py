@@ -52,10 +52,10 @@ def test_later_overrides_win(sweep_file: Write) -> None:
 
 def test_where_names_the_override(sweep_file: Write) -> None:
     spec = load_sweep(sweep_file(), ["training.schedule={name: warmup, steps: 5}"], name="renamed")
-    assert spec.format_place("training.schedule") == "--set training.schedule={name: warmup, steps: 5}"
-    assert spec.format_place("training.schedule.steps") == "--set training.schedule={name: warmup, steps: 5}"
-    assert spec.format_place("name") == "--name"
-    assert spec.format_place("training.steps").endswith("sweep.yaml:9")
+    assert spec.format_location("training.schedule") == "--set training.schedule={name: warmup, steps: 5}"
+    assert spec.format_location("training.schedule.steps") == "--set training.schedule={name: warmup, steps: 5}"
+    assert spec.format_location("name") == "--name"
+    assert spec.format_location("training.steps").endswith("sweep.yaml:9")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_taking_a_key_out_frees_its_fixed_value(sweep_file: Write) -> None:
         ["space.training.learning_rate=null", "training.learning_rate=0.5", "search.configurations=null"],
     )
     assert spec.training["learning_rate"] == 0.5 and spec.space == {"model.norm": Grid(("none", "pre", "post"))}
-    assert spec.format_place("training.learning_rate") == "--set training.learning_rate=0.5"
+    assert spec.format_location("training.learning_rate") == "--set training.learning_rate=0.5"
 
 
 SUGGESTED = {

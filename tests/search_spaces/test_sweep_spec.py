@@ -1,4 +1,4 @@
-"""What a loaded sweep says: defaults, places, the resolved form and its hash."""
+"""What a loaded sweep says: defaults, locations, the resolved form and its hash."""
 
 import json
 from collections.abc import Callable
@@ -61,12 +61,12 @@ def test_defaults(sweep_file: Write, valid_text: str) -> None:
 )
 def test_where_names_the_line(sweep_file: Write, key: str, line: int) -> None:
     path = sweep_file()
-    assert load_sweep(path).format_place(key) == f"{path}:{line}"
+    assert load_sweep(path).format_location(key) == f"{path}:{line}"
 
 
 def test_where_finds_items_of_block_lists(edited: Write) -> None:
     path = edited("  lengths: [6, 7]", "  lengths:\n    - 6\n\n    - 7")
-    assert load_sweep(path).format_place("objective.lengths[1]") == f"{path}:28"
+    assert load_sweep(path).format_location("objective.lengths[1]") == f"{path}:28"
 
 
 def test_seeds_left_out_are_five_and_written_out(edited: Write) -> None:

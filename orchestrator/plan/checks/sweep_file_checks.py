@@ -95,7 +95,7 @@ def _import_modules(spec: SweepSpec, findings: Findings) -> bool:
         import_spec_modules(spec)
     except SweepFileError as error:
         for problem in error.problems:
-            findings.add(problem.key, problem.message, place=spec.find_place(problem.key))
+            findings.add(problem.key, problem.message, location=spec.find_location(problem.key))
         return False
     return not findings.is_doubtful("imports")
 
@@ -168,7 +168,7 @@ def check_data(spec: SweepSpec, built: Iterable[Configuration]) -> None:
     for problem in get_trainer(spec.sections).find_local_problems(
         configuration.build_member(spec.seeds[0]) for configuration in built
     ):
-        findings.add_problem(problem, problem.key, place=spec.find_place(problem.key))
+        findings.add_problem(problem, problem.key, location=spec.find_location(problem.key))
     findings.raise_any()
 
 
@@ -204,7 +204,7 @@ def _build_and_report(
         if problem.key not in reported_keys and not any(
             is_within(problem.key, key) or is_within(key, problem.key) for key in problem_keys
         ):
-            findings.add_problem(problem, place=spec.find_place(problem.key))
+            findings.add_problem(problem, location=spec.find_location(problem.key))
     return []
 
 

@@ -47,4 +47,4 @@ def try_user_code(spec: SweepSpec, configurations: Iterable[Configuration], find
             reason = "slow, or an endless loop; the rest was not tried"
             say(make_console(stderr=True), f"note: {trial}: {error}{where}: {reason}")
     for key, message in problems:
-        findings.add(key, message, place=spec.find_place(key))
+        findings.add(key, message, location=spec.find_location(key))
