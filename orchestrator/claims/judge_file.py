@@ -5,10 +5,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from orchestrator.claims.archive import locate_archive, write_archive
 from orchestrator.claims.claim_descriptions import describe_counts, describe_effect, describe_question
 from orchestrator.claims.claims_page import CLAIMS_HEADER, find_pictures, write_page
 from orchestrator.claims.markdown import make_markdown_table
-from orchestrator.claims.packed import locate_packed, write_packed
 from orchestrator.claims.registration import list_changes
 from orchestrator.claims.repeated_tests import group_tests
 from orchestrator.claims.verdicts import count_verdicts, judge, read_sweeps
@@ -24,7 +24,7 @@ from search_spaces.grammar.claims import SOURCES, ClaimsFile, load_claims
 def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: bool = False) -> Iterator[str]:
     """Judge the claims of a file, and write the page if given; yield the lines to print.
 
-    With `keep` every finished sweep of the storage folder is packed beside the claims file. Raises SweepFileError for
+    With `keep` every finished sweep of the storage folder is archived beside the claims file. Raises SweepFileError for
     an invalid claims file, UserError for a claim that does not fit its sweep, or a page that cannot be written.
     """
     # Refuse an unusable page early, because reading the sweeps takes long.
@@ -51,12 +51,12 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
             yield sentence
     yield f"{sum(judgement.is_decided for judgement in judgements)} of {len(judgements)} claims are decided"
 
-    # Pack only sweeps of the storage folder; the others were read from packed results.
+    # Archive only sweeps of the storage folder; the others were read from archives.
     for sweep in sweeps.values() if keep else ():
         if not isinstance(sweep, str) and sweep.folder == storage / sweep.name:
-            packed = locate_packed(file, sweep.name)
-            size = write_packed(sweep, [claim for claim in file.claims if claim.sweep == sweep.name], packed)
-            yield f"wrote {packed} ({size / 1000:.0f} kB)"
+            archive = locate_archive(file, sweep.name)
+            size = write_archive(sweep, [claim for claim in file.claims if claim.sweep == sweep.name], archive)
+            yield f"wrote {archive} ({size / 1000:.0f} kB)"
     if page is not None:
         with refuse_unwritable(page):
             written = write_page(file, judgements, page)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.claims.answers import Answer, answer_question
+from orchestrator.claims.archive import locate_archive, read_archive
 from orchestrator.claims.arm_values import ArmValues, read_arms
 from orchestrator.claims.judgement import (
     CONTRADICTED,
@@ -20,7 +21,6 @@ from orchestrator.claims.judgement import (
     VERDICTS,
     Judgement,
 )
-from orchestrator.claims.packed import locate_packed, read_packed
 from orchestrator.claims.repeated_tests import find_judged_test, find_poolable_tests, group_tests, pool_arms
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import UserError
@@ -269,14 +269,14 @@ def judge_interval(claim: Claim, answer: Answer) -> str:
 
 
 def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]:
-    """Return the finished sweeps of a claims file by name, from the storage folder or packed beside the file.
+    """Return the finished sweeps of a claims file by name, from the storage folder or archived beside the file.
 
     The value of a sweep that cannot be used is the reason as text.
     """
     sweeps: dict[str, SweepCurves | str] = {}
     for name in file.sweeps:
-        # The folder takes precedence over packed results, which may be older.
-        folder, packed = storage / name, locate_packed(file, name)
+        # The folder takes precedence over archived results, which may be older.
+        folder, archive = storage / name, locate_archive(file, name)
         if (folder / LEDGER_FILE).exists():
             state = SweepState.load(folder)
             if state.race is not None:
@@ -287,7 +287,7 @@ def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]
                 )
         else:
             sweeps[name] = (
-                read_packed(packed) if packed.exists() else f"the sweep was not run{_suggest_sweep(file, name)}"
+                read_archive(archive) if archive.exists() else f"the sweep was not run{_suggest_sweep(file, name)}"
             )
     return sweeps
 

@@ -112,7 +112,7 @@ def claims(
     run: Annotated[bool, typer.Option("--run", help="First run or resume the sweeps beside the claims file.")] = False,
     keep: Annotated[
         bool,
-        typer.Option("--keep", help="Also pack the results behind the verdicts into results/ beside the claims file."),
+        typer.Option("--keep", help="Also archive the results behind the verdicts in results/ beside the claims file."),
     ] = False,
 ) -> None:
     """Judge claims by sweeps, with effects, intervals and seeds.

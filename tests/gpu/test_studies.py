@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.claims.packed import read_packed
+from orchestrator.claims.archive import read_archive
 
 STUDIES = Path(__file__).parent / "studies.py"
 SMALL = ("training.steps=4", "training.schedule.warmup=1", "evaluation.every=2", "evaluation.samples=4", "seeds=2",
@@ -44,7 +44,7 @@ def test_a_study_stops_when_its_time_is_over_and_is_resumed_and_packed(run_studi
     assert "stopped by its budget" in run.stdout and "\n0 of " in claims.stdout
     code, (run, claims) = run_studies("budget.member_steps=null")
     assert code == 0, run.stdout + run.stderr + claims.stderr
-    members = read_packed(tmp_path / "out" / "results" / "noise_gpu.tar.xz")
+    members = read_archive(tmp_path / "out" / "results" / "noise_gpu.tar.xz")
     assert members.state.end_status == "complete" and len(members.state.configurations) == 4
     page = (tmp_path / "out" / "page.md").read_text()
     assert "With batches of 64 sampled targets" in page and "the sweep was not run" in page

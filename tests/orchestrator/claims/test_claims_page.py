@@ -163,7 +163,7 @@ def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: P
 
 
 @pytest.mark.parametrize("words", [["--keep"], ["--run"], ["--run", "--keep"]])
-def test_a_page_that_cannot_be_written_is_refused_before_anything_is_trained_or_packed(
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_trained_or_archived(
     claims_file: Path, says, monkeypatch, words: list[str]
 ) -> None:
     started: list[object] = []

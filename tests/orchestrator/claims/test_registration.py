@@ -13,7 +13,7 @@ import yaml
 from rich.console import Console
 
 from orchestrator.claims import judge_file
-from orchestrator.claims.packed import locate_packed, read_packed
+from orchestrator.claims.archive import locate_archive, read_archive
 from orchestrator.claims.registration import describe_registration, list_changes, read_deciding_values
 from orchestrator.code.code_record import compute_mapping_digest
 from orchestrator.errors import SpecChanged, UserError
@@ -83,7 +83,7 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
     write_claims(file, [{**ASKED, "says": "Post-norm helps.", "learned": {"metric": "total_variation", "most": 0.9}}])
     before = f"{changed}, when `says` was “{ASKED['says'].rstrip('.')}” and `learned` was null."
     list(judge_file.judge_claims(file, folder.parent, keep=True))
-    for storage in (folder.parent, folder.parent / "nothing here"):  # its folder, and the packed sweep
+    for storage in (folder.parent, folder.parent / "nothing here"):  # its folder, and the archive
         storage.mkdir(exist_ok=True)
         assert before in page_of(file, storage)
     copy = folder / "claims.yaml"
@@ -233,7 +233,7 @@ def test_a_sweep_that_was_extended_is_still_that_of_its_file(tiny: Path, run_inl
 
 def test_a_claim_about_seeds_that_a_page_had_shown_was_known_before() -> None:
     file = load_claims(Path(__file__).parents[3] / "search_spaces" / "threshold_attention" / "claims.yaml")
-    members = read_packed(locate_packed(file, "lstm_control_cpu"))
+    members = read_archive(locate_archive(file, "lstm_control_cpu"))
     (asked,) = [claim for claim in file.claims if claim.id == "lstm"]
     assert describe_registration(asked, members.state, members.registered).startswith("registered before")
     known = describe_registration(asked, members.state, members.registered, seeds_seen=5)

@@ -1,4 +1,4 @@
-"""Pack the ledger of a sweep and the curves that its claims read into a small file for a repository, and read it.
+"""Archive the ledger of a sweep and the curves that its claims read in a small file for a repository, and read it.
 
 `results/NAME.tar.xz` beside a claims file has `events.jsonl` unchanged, and `curves.parquet` with the metrics and
 weight averages of the claims at the last and at the chosen evaluation of each member. `claims.json` has the deciding
@@ -26,13 +26,13 @@ from search_spaces.grammar.claims import Claim, ClaimsFile
 CURVES_NAME, REGISTERED_NAME = "curves.parquet", "claims.json"
 
 
-def locate_packed(file: ClaimsFile, sweep: str) -> Path:
-    """Return the path of the packed results of a sweep, in `results` beside the claims file."""
+def locate_archive(file: ClaimsFile, sweep: str) -> Path:
+    """Return the path of the archived results of a sweep, in `results` beside the claims file."""
     return file.path.parent / "results" / f"{sweep}.tar.xz"
 
 
-def write_packed(sweep: SweepCurves, claims: Iterable[Claim], path: Path) -> int:
-    """Write the ledger of a finished sweep and the curves that these claims read; return the size in bytes.
+def write_archive(sweep: SweepCurves, claims: Iterable[Claim], path: Path) -> int:
+    """Archive the ledger of a finished sweep and the curves that these claims read; return the size in bytes.
 
     The same sweep gives the same bytes. Raises UserError if the file cannot be written.
     """
@@ -45,7 +45,7 @@ def write_packed(sweep: SweepCurves, claims: Iterable[Claim], path: Path) -> int
         REGISTERED_NAME: json.dumps(claims_of_sweep, sort_keys=True).encode(),
     }
 
-    # Archive them without times and owners, which would change the bytes.
+    # Leave out times and owners, which would change the bytes.
     with refuse_unwritable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(path, "w:xz", preset=9) as archive:
@@ -56,8 +56,8 @@ def write_packed(sweep: SweepCurves, claims: Iterable[Claim], path: Path) -> int
     return path.stat().st_size
 
 
-def read_packed(path: Path) -> SweepCurves:
-    """Return a packed sweep. Raises DamagedCurves if the file is damaged or not a packed sweep."""
+def read_archive(path: Path) -> SweepCurves:
+    """Return an archived sweep. Raises DamagedCurves if the file is damaged or not an archive of a sweep."""
     # Unpack into a temporary folder, because the ledger is read from a file.
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -70,7 +70,9 @@ def read_packed(path: Path) -> SweepCurves:
             curves = pd.read_parquet(Path(folder) / CURVES_NAME)
             state = SweepState.load(Path(folder))
         except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, KeyError, LengthwiseError) as error:
-            raise DamagedCurves(f"{path}: damaged, or not a packed sweep: {str(error).splitlines()[0]}") from error
+            raise DamagedCurves(
+                f"{path}: damaged, or not an archive of a sweep: {str(error).splitlines()[0]}"
+            ) from error
 
     # The folder of the state appears in messages, and the temporary folder is gone.
     state.folder = path
@@ -79,7 +81,7 @@ def read_packed(path: Path) -> SweepCurves:
 
 def _mask_read_rows(sweep: SweepCurves, claims: list[Claim]) -> "pd.Series[bool]":
     """Return a mask of the curve rows that the claims read: their metrics and averages, at the last and best steps."""
-    # The objective's metric and average choose the best evaluation, also after packing.
+    # The objective's metric and average choose the best evaluation, also in an archive.
     objective, curves = sweep.objective, sweep.curves
     metrics, averages = {objective.metric}, {objective.average}
     for claim in claims:

@@ -1,4 +1,4 @@
-"""Packed sweeps: verdicts and pages from a clone, without the folders that were trained."""
+"""Archived sweeps: verdicts and pages from a clone, without the folders that were trained."""
 
 import re
 import tarfile
@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orchestrator.claims.archive import locate_archive, read_archive, write_archive
 from orchestrator.claims.judge_file import judge_claims
-from orchestrator.claims.packed import locate_packed, read_packed, write_packed
 from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.errors import DamagedCurves
 from search_spaces.grammar.claims import ClaimsFile, load_claims
@@ -27,7 +27,7 @@ def noisy_values(member: MemberConfig, number: int, metrics: tuple[str, ...], st
 
 
 @pytest.fixture(scope="module")
-def packed_claims(tmp_path_factory: pytest.TempPathFactory) -> tuple[ClaimsFile, Path]:
+def archived_claims(tmp_path_factory: pytest.TempPathFactory) -> tuple[ClaimsFile, Path]:
     """A copy of the arithmetic claims, and two of its sweeps with invented curves."""
     folder = tmp_path_factory.mktemp("clone")
     text = (
@@ -42,8 +42,10 @@ def packed_claims(tmp_path_factory: pytest.TempPathFactory) -> tuple[ClaimsFile,
 
 
 @pytest.mark.slow
-def test_a_packed_sweep_gives_the_verdicts_and_the_page_of_its_folder(packed_claims: tuple[ClaimsFile, Path]) -> None:
-    file, storage = packed_claims
+def test_an_archived_sweep_gives_the_verdicts_and_the_page_of_its_folder(
+    archived_claims: tuple[ClaimsFile, Path],
+) -> None:
+    file, storage = archived_claims
     before = judge(file, read_sweeps(file, storage))
     printed = list(judge_claims(file.path, storage, file.path.with_name("one.md"), keep=True))
     assert sum(line.startswith("wrote") and "results/" in line for line in printed) == 2
@@ -57,21 +59,21 @@ def test_a_packed_sweep_gives_the_verdicts_and_the_page_of_its_folder(packed_cla
     assert first.replace("one_figures", "two_figures") == second
 
 
-def test_packing_again_gives_the_same_bytes(packed_claims: tuple[ClaimsFile, Path], tmp_path: Path) -> None:
-    file, storage = packed_claims
+def test_archiving_again_gives_the_same_bytes(archived_claims: tuple[ClaimsFile, Path], tmp_path: Path) -> None:
+    file, storage = archived_claims
     members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
     claims = [claim for claim in file.claims if claim.sweep == members.name]
     for name in ("first", "second"):
-        write_packed(members, claims, tmp_path / name)
+        write_archive(members, claims, tmp_path / name)
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "not an archive"])
-def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_path: Path, damage: str) -> None:
-    file, storage = packed_claims
+def test_a_damaged_file_is_named(archived_claims: tuple[ClaimsFile, Path], tmp_path: Path, damage: str) -> None:
+    file, storage = archived_claims
     members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
     path = tmp_path / "sweep.tar.xz"
-    write_packed(members, [claim for claim in file.claims if claim.sweep == members.name], path)
+    write_archive(members, [claim for claim in file.claims if claim.sweep == members.name], path)
     content = path.read_bytes()
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
@@ -79,7 +81,7 @@ def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_pat
     empty = (tmp_path / "empty.tar.xz").read_bytes()
     path.write_bytes({"cut": content[:middle], "flipped": flipped, "empty": empty, "not an archive": b"none"}[damage])
     with pytest.raises(DamagedCurves, match=re.escape(f"{path}: damaged")):
-        read_packed(path)
+        read_archive(path)
 
 
 @pytest.mark.slow
@@ -87,11 +89,11 @@ def test_a_damaged_file_is_named(packed_claims: tuple[ClaimsFile, Path], tmp_pat
 def test_a_committed_page_is_drawn_again_from_the_clone(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without training: the text of the page is what the packed sweeps and the claims give today."""
+    """Without training: the text of the page is what the archived sweeps and the claims give today."""
     monkeypatch.setattr("orchestrator.claims.claims_page.write_small_png", lambda figure, path: blank(path, None))
     claims = load_claims(page.with_name("claims.yaml"))
     drawn = tmp_path / page.name
     list(judge_claims(claims.path, tmp_path, drawn))
     assert drawn.read_text() == page.read_text()
-    packed = [path for name in claims.sweeps if (path := locate_packed(claims, name)).exists()]
-    assert packed and all(path.stat().st_size <= 300_000 for path in packed)
+    archives = [path for name in claims.sweeps if (path := locate_archive(claims, name)).exists()]
+    assert archives and all(path.stat().st_size <= 300_000 for path in archives)
