@@ -162,7 +162,10 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         work = make_single_member_work(spec.resources, folder, configuration, spec.seeds[0], modules)
         first_report = min(member.evaluation_interval or member.steps, member.steps)
         work = replace(work, pause_at=first_report, objective=spec.objective.model_dump())
-        began, report, name = time.monotonic(), _FirstReport(), format_label(configuration.number)
+
+        began = time.monotonic()
+        report = _FirstReport()
+        name = format_label(configuration.number)
         files = frozenset(str(source.root / file) for source in sources for file in source.files)
         with _raising_smoke_failed(f"{name} cannot be run", files):
             try:

@@ -33,8 +33,8 @@ def describe_lead(summary: Summary) -> list[str]:
     # Too few seeds for an interval need a command for more. An interval favours the first, chosen by the same seeds.
     if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(summary)):
         return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
-    is_open = math.isnan(outcome.low) or comparison.verdict == "equal"
-    is_favoured = not is_open and first.score != second.score  # of equal scores, the number decides
+    is_undecided = math.isnan(outcome.low) or comparison.verdict == "equal"
+    is_favoured = not is_undecided and first.score != second.score  # of equal scores, the number decides
     caveat = f", on the seeds that chose {leader} (which favours it)" if is_favoured else ""
     verdict = describe_verdict(comparison, leader, rival, with_metric=False)
     return [f"Against the next{caveat}: {verdict[0].lower()}{verdict[1:]}"]

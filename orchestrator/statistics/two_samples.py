@@ -34,8 +34,8 @@ class TwoSamples:
     low: float = math.nan
     high: float = math.nan
     level: float = math.nan
-    first_smaller: int = 0
-    second_smaller: int = 0
+    first_smaller_count: int = 0
+    second_smaller_count: int = 0
     ties: int = 0
     p: float = math.nan
     smallest_p: float = math.nan
@@ -83,8 +83,8 @@ def describe_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamp
         low=estimate.low,
         high=estimate.high,
         level=math.nan if order is None else compute_coverage(n, order),
-        first_smaller=int((difference < 0).sum()),
-        second_smaller=int((difference > 0).sum()),
+        first_smaller_count=int((difference < 0).sum()),
+        second_smaller_count=int((difference > 0).sum()),
         ties=int((difference == 0).sum()),
         p=test.p,
         smallest_p=test.smallest_p,

@@ -77,7 +77,7 @@ class SeedComparison:
     @property
     def first_better(self) -> int | None:
         """The number of pairs in which the first is better; None without pairs or a better direction."""
-        better = {"minimize": self.outcome.first_smaller, "maximize": self.outcome.second_smaller}
+        better = {"minimize": self.outcome.first_smaller_count, "maximize": self.outcome.second_smaller_count}
         return better.get(self.question.direction) if self.outcome.paired else None
 
     @property

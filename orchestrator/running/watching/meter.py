@@ -46,7 +46,7 @@ class SpeedMeter:
         speed = (
             done / (now - self._training_since) if self._training_since and now - self._training_since > 1.0 else 0.0
         )
-        phases = Counter(PHASES.get(status.phase, status.phase) for status in running.values())
+        phases = Counter(PHASES.get(running_pack.phase, running_pack.phase) for running_pack in running.values())
         phase = ", ".join(sorted(phases)) or "starting workers"
         return make_progress_rows(state, running, elapsed=now - self._began_at, speed=speed, phase=phase)
 
@@ -62,7 +62,7 @@ def make_progress_rows(
     done, total = sum(count_steps_done(state, running).values()), count_steps(state)
     counts = Counter(member.status for member in state.members)
     packs = sum(pack.has_ended for pack in state.packs.values())
-    member_steps_per_second = sum(status.member_steps_per_second for status in running.values()) or speed
+    member_steps_per_second = sum(running_pack.member_steps_per_second for running_pack in running.values()) or speed
 
     # A race, early stopping and the wait for the first evaluation have rows that other sweeps do not show.
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
@@ -104,14 +104,14 @@ def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPa
         return None
 
     seconds = []
-    for pack_id, status in running.items():
+    for pack_id, running_pack in running.items():
         pack = state.packs[pack_id]
         interval = state.configurations[pack.members[0][0]].resolved.get("evaluation", {}).get("every") or pack.steps
-        if status.phase == "evaluate":
+        if running_pack.phase == "evaluate":
             seconds.append(0.0)
-        elif status.member_steps_per_second:
-            steps = min((status.step // interval + 1) * interval, pack.steps) - status.step
-            seconds.append(steps * len(pack.members) / status.member_steps_per_second)
+        elif running_pack.member_steps_per_second:
+            steps = min((running_pack.step // interval + 1) * interval, pack.steps) - running_pack.step
+            seconds.append(steps * len(pack.members) / running_pack.member_steps_per_second)
     return min(seconds, default=None)
 
 

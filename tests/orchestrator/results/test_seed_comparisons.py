@@ -95,7 +95,7 @@ def test_failed_seeds_follow_the_policy(tmp_path, synthetic_sweep):
         result = summarize(synthetic_sweep(tmp_path / policy, NORMS, 6, by_seed, lost, spec=spec))
         found[policy] = [one for one in compare_seeds(result) if one.question.group == "test"]
     worst = next(one for one in found["worst"] if one.first_failed == 1 and one.second_failed == 2)
-    assert (worst.outcome.n, worst.outcome.ties, worst.outcome.first_smaller) == (
+    assert (worst.outcome.n, worst.outcome.ties, worst.outcome.first_smaller_count) == (
         6,
         1,
         5,
@@ -120,7 +120,7 @@ def test_seeds_of_a_pack_that_died_count_as_failed(tmp_path, synthetic_sweep):
     assert [row.has_failed for row in result.rows] == [False, False, True]
     assert len(compare_seeds(result)) == 3  # a configuration that failed is compared with nothing
     died = compare_named(state.folder, "0", "1").comparisons[0]
-    assert (died.first_failed, died.second_failed) == (0, 4) and died.outcome.first_smaller == 4
+    assert (died.first_failed, died.second_failed) == (0, 4) and died.outcome.first_smaller_count == 4
 
 
 @pytest.mark.slow

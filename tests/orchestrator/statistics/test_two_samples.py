@@ -26,7 +26,7 @@ def test_a_comparison_of_pairs_by_hand() -> None:
     assert found.mean == pytest.approx(-1.8 / 6)
     assert (found.low, found.high) == pytest.approx((-1.0, 0.1))
     assert found.level == pytest.approx(1 - 2 / 64)
-    assert (found.first_smaller, found.second_smaller, found.ties) == (4, 1, 1)
+    assert (found.first_smaller_count, found.second_smaller_count, found.ties) == (4, 1, 1)
     assert found.p == stats.binomtest(2, 6).pvalue  # the tie counts against the four
     assert found.smallest_p == 2**-5
     assert found.reason is None
@@ -55,7 +55,8 @@ def test_swapping_flips_signs_and_neither_order_nor_a_common_shift_matters(pairs
         found, swapped = compare(x, y), compare(y, x)
         assert (swapped.difference, swapped.mean) == pytest.approx((-found.difference, -found.mean))
         assert (swapped.p, swapped.smallest_p) == pytest.approx((found.p, found.smallest_p))
-        assert (swapped.first_smaller, swapped.second_smaller) == (found.second_smaller, found.first_smaller)
+        assert swapped.first_smaller_count == found.second_smaller_count
+        assert swapped.second_smaller_count == found.first_smaller_count
         if not math.isnan(found.low):
             assert (swapped.low, swapped.high) == (-found.high, -found.low)
         moved = compare(x + shift, y + shift)
@@ -73,7 +74,7 @@ def test_swapping_flips_signs_and_neither_order_nor_a_common_shift_matters(pairs
 def test_infinite_differences_rank_and_never_become_nan(pairs: list[tuple[float, float]]) -> None:
     x, y = np.array(pairs).T
     found, swapped = compare_pairs(x, y), compare_pairs(y, x)
-    assert found.p == pytest.approx(swapped.p) and found.first_smaller == swapped.second_smaller
+    assert found.p == pytest.approx(swapped.p) and found.first_smaller_count == swapped.second_smaller_count
     assert math.isnan(found.difference) or found.difference == -swapped.difference
     assert found.ties == sum(one == other for one, other in pairs)
     finite = np.nan_to_num(x, posinf=1e30), np.nan_to_num(y, posinf=1e30)
