@@ -21,12 +21,14 @@ from orchestrator.statistics.failed_seeds import get_failed_seed_value, score_se
 from orchestrator.statistics.intervals import Estimate, estimate_correlation
 from orchestrator.statistics.quartiles import Floats
 
+# Why configurations are not independent, by kind of design. "survivors" is no kind: rungs may prune any design, and
+# this reason then precedes that of the kind.
 DEPENDENCE_REASONS = {
     "grid_by_random": "configurations that share a draw are not independent",
     "fixed": "the configurations were not drawn",
     "adaptive": "later configurations depend on earlier scores",
     "survivors": "rungs pruned the other configurations by their scores",
-}  # why configurations are not independent, by kind of design or "survivors"
+}
 
 
 @dataclass(frozen=True, kw_only=True)

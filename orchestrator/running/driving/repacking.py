@@ -23,7 +23,7 @@ def make_repacking_fields(
     workers: WorkerPool,
     shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
-    """Return the fields of a `recut` record, and the packs that wait after it, begun ones first.
+    """Return the fields of a `recut` record, which is a repacking, and the packs that wait after it, begun ones first.
 
     None if repacking gains too little; packs that a worker has begun always stay as they are. `running` has every pack
     that a worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;
@@ -68,7 +68,8 @@ def make_repacking_fields(
     if not new_packs:
         return None
 
-    # Packs with the same members keep their ids, and are not recorded again.
+    # Packs with the same members keep their ids, and are not recorded again. In a record, `earlier` are the packs that
+    # a pack replaces; the state calls them `replaced_pack_ids`.
     new_ids = {pack.pack_id for pack in new_packs}
     fields = {
         "pack_ids": [pack_id for pack_id in old_packs if pack_id not in new_ids],
