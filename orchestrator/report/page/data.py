@@ -50,7 +50,7 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "name": summary.name,
         "folder": str(summary.folder),
         "running": summary.status == "running",
-        "fresh": has_fresh_seeds(summary),
+        "has_fresh_seeds": has_fresh_seeds(summary),
         "confirmations": len(read_confirmations(summary)),
         "confirmed": any(confirmation.comparison is not None for confirmation in read_confirmations(summary)),
         "confirmed_pairs": [*_list_confirmed_pairs(summary)],
@@ -118,7 +118,7 @@ def _describe_configuration(
         },
         "selection": _make_finite(row.selection_quartiles and row.selection_quartiles.median),
         "test": _make_finite(row.test_quartiles and row.test_quartiles.median),
-        "lost": [
+        "without_value": [
             group
             for group, quartiles in (("selection", row.selection_quartiles), ("test", row.test_quartiles))
             if row.has_failed or (may_lose and quartiles is not None and math.isinf(quartiles.median))
@@ -175,7 +175,7 @@ def _list_effects(summary: Summary) -> Iterator[dict[str, Any]]:
                 "test": effect.test,
                 "p": _make_finite(effect.p),
                 "reason": effect.reason or "",
-                "alone": effect.matched,
+                "matched": effect.matched,
             }
 
 

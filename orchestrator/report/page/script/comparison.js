@@ -190,7 +190,7 @@ function drawComparison() {
   });
   box.replaceChildren(make("h2", `${labels[0]} against ${labels[1]}, seed by seed`));
   const isFirstAlone = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
-  const isFavoured = isFirstAlone && page.confirmed && !page.fresh && [first, second].includes(ranked[0]);
+  const isFavoured = isFirstAlone && page.confirmed && !page.has_fresh_seeds && [first, second].includes(ranked[0]);
   const isJudged = metricName() === judgedName;
   const answers = isJudged ? page.confirmed_pairs.filter(pair => labels.every(label => pair.labels.includes(label))) : [];
   const seeds = isFavoured ? `On the seeds that chose ${configurations[ranked[0]].label}: ` : answers.length ? "In the search: " : "";
@@ -244,7 +244,7 @@ function drawComparison() {
     make("p", [
       `Differences of ${metricName()} at the judged evaluation${sign}; each row of pictures has its own scale.`,
       ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences and assumes no distribution, p is that of the exact sign test."] : []),
-      page.fresh ? "These seeds are fresh: no search ranked by them."
+      page.has_fresh_seeds ? "These seeds are fresh: no search ranked by them."
         : "Neither is corrected for how the pair was picked: the first by rank is partly luck, and only fresh seeds (lengthwise confirm) favour none.",
       ...reasons.map(reason => `${reason[0].toUpperCase()}${reason.slice(1)}.`),
     ].join(" "), {class: "note"}));

@@ -134,7 +134,7 @@ function drawParallel() {
   endOfRay = c => position(axes.at(-1), axes.length - 1, c);
   const line = c => d3.line().defined(end => end !== null)(axes.map((axis, index) => position(axis, index, c)));
   pointable(svg.append("g").selectAll("path").data(d3.range(C).reverse()).join("path")).attr("stroke", color).attr("d", line)
-    .attr("class", c => `ray${markOf(c) ? " chosen" : ""}${configurations[c].lost.length ? " failed" : ""}${isIn(c) ? "" : " out"}`);
+    .attr("class", c => `ray${markOf(c) ? " chosen" : ""}${configurations[c].without_value.length ? " failed" : ""}${isIn(c) ? "" : " out"}`);
 
   const limit = value => Math.max(0, Math.min(1, value));
   const part = pixel => limit((lowest - pixel) / (lowest - highest)), pixelOf = part => lowest - part * (lowest - highest);
@@ -217,9 +217,9 @@ function drawEffects() {
     for (let n = 0; n < Math.max(1, marginal.length, effect.slopes.length); n++) {
       const onFirst = text => n ? "" : text;
       body.push([
-        onFirst(effect.name + (effect.alone ? "" : " *")), ...(namesLengths ? [onFirst(effect.at)] : []),
-        marginal[n] ? makeEffect(marginal[n], marginal[n].limit, effect.alone) : onFirst(instead),
-        ...(hasSlopes ? [makeEffect(effect.slopes[n], slopeLimit, effect.alone)] : []), onFirst(effect.n),
+        onFirst(effect.name + (effect.matched ? "" : " *")), ...(namesLengths ? [onFirst(effect.at)] : []),
+        marginal[n] ? makeEffect(marginal[n], marginal[n].limit, effect.matched) : onFirst(instead),
+        ...(hasSlopes ? [makeEffect(effect.slopes[n], slopeLimit, effect.matched)] : []), onFirst(effect.n),
         ...(hasImportance ? [onFirst(effect.importance === null ? "" : effect.importance.toFixed(2))] : []),
       ]);
     }
@@ -234,6 +234,6 @@ function drawEffects() {
     "A filled square marks an interval without 0; an interval that contains 0 is inconclusive.",
   ];
   if (intervals.length > 1) note.push(page.chance);
-  if (!effects.every(effect => effect.alone)) note.push("* Other hyperparameters vary together with this one and may cause the difference.");
+  if (!effects.every(effect => effect.matched)) note.push("* Other hyperparameters vary together with this one and may cause the difference.");
   box.replaceChildren(make("h3", `Effects${namesLengths ? "" : ` at the ${effects[0].at.replace(" ", /\d\D/.test(effects[0].at) ? " lengths " : " length ")}`}, with 95 % intervals`), make("p", note.join(" "), {class: "note"}), makeTable(head, body));
 }

@@ -55,10 +55,10 @@ if (ranked.length > 1 && !page.confirmed) {
   const paragraph = make("p", undefined, {id: "lead"});
   const isAhead = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
   if (lead && isAhead) {
-    paragraph.append(make("b", page.confirmations && !page.fresh ? "Against the next, in the search:" : "Against the next:"), ...keepTogether(` ${continueSentence(describeComparison(lead, ranked[0], ranked[1]))}`));
+    paragraph.append(make("b", page.confirmations && !page.has_fresh_seeds ? "Against the next, in the search:" : "Against the next:"), ...keepTogether(` ${continueSentence(describeComparison(lead, ranked[0], ranked[1]))}`));
     if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
       paragraph.append(" More seeds: ", make("code", page.more_seeds));
-    else if (!page.fresh && (lead.low !== 0 || lead.high !== 0) && !Number.isNaN(lead.low))
+    else if (!page.has_fresh_seeds && (lead.low !== 0 || lead.high !== 0) && !Number.isNaN(lead.low))
       paragraph.append(` The same seeds chose ${configurations[ranked[0]].label}${lead.difference * (page.metrics[0].direction === "maximize" ? 1 : -1) > 0 ? ", so its lead is on average too large" : ", which favours it"}.`);
     document.querySelectorAll(".rest p")[page.confirmations]?.after(paragraph);
   }

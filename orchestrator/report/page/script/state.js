@@ -144,10 +144,10 @@ const measureLabels = (svg, axis) => { // the width of the widest, which a verti
 // worse end of its axis.
 const isNeverReached = page.judged.infinite !== "inf";
 const WHY_LOST = isNeverReached ? page.judged.infinite : "no median, because seeds failed";
-const isLost = (c, outcome) => configurations[c].lost.includes(outcome);
-const failed = d3.range(C).filter(c => configurations[c].lost.length);
+const isLost = (c, outcome) => configurations[c].without_value.includes(outcome);
+const failed = d3.range(C).filter(c => configurations[c].without_value.length);
 // Those with an outcome although some of their seeds failed have hollow points.
-const isHollow = c => configurations[c].failed > 0 && !configurations[c].lost.length;
+const isHollow = c => configurations[c].failed > 0 && !configurations[c].without_value.length;
 const hollow = d3.range(C).filter(isHollow);
 const listFirst = texts => `${texts.slice(0, 6).join(", ")}${texts.length > 6 ? " ..." : ""}`;
 const STRIP_HEIGHT = failed.length ? 20 : 0;
