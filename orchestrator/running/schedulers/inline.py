@@ -73,7 +73,10 @@ class InlineScheduler:
 
 
 def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | None:
-    """Train a pack in this process; return its death, None if it has ended without an error."""
+    """Train a pack in this process; return its death, None if it has ended without an error.
+
+    A function of its own: an exception keeps the tensors of the pack alive until the frame that caught it has returned.
+    """
 
     def send(kind: str, content: Any) -> None:
         """Deliver a message to the driver, which may redraw its display then."""
