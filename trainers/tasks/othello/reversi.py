@@ -1,4 +1,4 @@
-"""Vectorised Othello on n x n boards: the discs of a side are the bits of an int64, for any number of games at once.
+"""Vectorized Othello on n x n boards: the discs of a side are the bits of an int64, for any number of games at once.
 
 Square index = n * row + column. A bitboard has bit `square` set for a disc. Four upward directions and their opposites
 are trailing dimensions, so that legal moves of all games take a few dozen elementwise operations. `mover` are the discs
