@@ -207,6 +207,7 @@ def make_job_environment(folder: Path, warn: Callable[[str], None] = lambda text
     if tree.commit is None:
         warn(f"warning: the job will record no commit: {tree.problem or f'{tree.root} is in no repository'}")
 
+    # Environment variables have a size limit, so a large diff is identified only by its digest.
     diff = base64.b85encode(zlib.compress(tree.diff, 9)).decode() if tree.diff else None
     description = {
         "commit": tree.commit,

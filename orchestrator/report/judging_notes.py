@@ -31,6 +31,7 @@ MIN_FOR_AGREEMENT = 3  # configurations
 
 def describe_columns(summary: Summary, cells: Cells) -> str:
     """Return a legend of a table of configurations: lengths of each group, quartiles, reach, and infinity if shown."""
+    # Lengths that differ between configurations have no common legend.
     groups = {row.groups for row in summary.rows}
     common = groups.pop() if len(groups) == 1 else None
     lengths = {"trained": common.trained, "selection": summary.objective.lengths, "test": common.test} if common else {}
@@ -38,6 +39,7 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     if read_search_labels(provenance := summary.state.provenance):
         parts.append(f"labels of {provenance[CONFIRMS]['sweep']}; number: in this sweep, for commands")
 
+    # A symbol is explained only if the table shows it.
     texts = [text for column in cells.values() for text in column]
     parts += ["brackets: quartiles over seeds"] if any(" [" in text for text in texts) else []
     if summary.objective.threshold is not None:
@@ -112,6 +114,7 @@ def describe_unequal_seeds(summary: Summary) -> list[str]:
 
 def describe_selection(summary: Summary) -> str:
     """Return a sentence on the metric and lengths of the selection, and on the lengths that did not influence it."""
+    # Readers must see that the test lengths are a fair test: the selection has not used them.
     metric, average = summary.objective_curve
     objective = summary.objective
     groups = {row.groups for row in summary.rows}
@@ -123,6 +126,7 @@ def describe_selection(summary: Summary) -> str:
     if common and not common.test:
         unused = "no test lengths were evaluated"
 
+    # Details that every sweep of this kind shares are left out: the only average, one length, the last evaluation.
     averages = {name for measured in summary.measurements.values() for name in measured.averages}
     average_text = "" if averages == {"raw"} else f" of the {average} average"
     over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "

@@ -220,11 +220,14 @@ def _refuse_unusable_additions(
 
     `reused_seeds` are used by the sweeps `users`.
     """
+    # A decided round compared all configurations; a new one has missed it.
     sweep = state.folder
     if (state.decisions or state.rungs) and (added.configurations or added.grids):
         raise UserError(
             f"{sweep}: its race has decided a round; allowed: more seeds (new sweep: lengthwise run FILE --name NAME)"
         )
+
+    # A confirmation is unbiased only on seeds that the search has not used.
     if reused_seeds and CONFIRMS in state.provenance:
         raise UserError(
             f"--seeds: {format_ranges(reused_seeds)} were used by {users}; allowed in a confirmation: unused seeds"
@@ -298,6 +301,8 @@ def _find_selected_ids(state: SweepState, top: int | None, labels: Sequence[str]
         return []
     if seeds is None:
         raise UserError("--top and --configuration select the configurations that get more seeds; give --seeds, too")
+
+    # Named configurations need no scores, so the sweep may be unfinished; pruned ones have left the race.
     refuse_top_with_labels(top, labels, "get more seeds")
     if top is None:
         configurations = {label: find_configuration(state, label) for label in labels}
@@ -308,6 +313,8 @@ def _find_selected_ids(state: SweepState, top: int | None, labels: Sequence[str]
                     f"{subject} was pruned at step {configuration.pruned_at}; allowed: unpruned configurations"
                 )
         return list(dict.fromkeys(configuration.config_id for configuration in configurations.values()))
+
+    # The best are known only when all have their scores.
     summary = summarize(state)
     refuse_unfinished(summary, f"{state.folder}: --top {top}", "or select them with --configuration")
     return [row.config_id for row in choose_best_rows(summary, top)]

@@ -104,6 +104,7 @@ def _find_section_problems(
     spec: SweepSpec, section: str, class_keys: Sequence[str], examples: Mapping[str, Any]
 ) -> Iterator[Problem]:
     """Yield the problems of a section for every combination of its drawn class names."""
+    # A drawn class name decides which keys exist, so a problem may exist in some cases only.
     cases = list_cases(spec, [key for key in class_keys if is_within(key, section)])
     member_class = get_trainer(spec.sections).member_class
     problems = [
@@ -137,6 +138,7 @@ def _check_listed_configurations(spec: SweepSpec, findings: Findings) -> Iterato
     for index, values in enumerate(spec.search.listed or ()):
         if findings.is_doubtful(f"search.listed[{index}]") or any(map(findings.is_doubtful, values)):
             continue
+        # A problem in a listed value has a line in the list; others are those of the fixed values around it.
         sections = assign_values(spec, values)
         for problem in check_single_values(sections, get_trainer(spec.sections).member_class):
             if _is_doubtful_with_class(problem.key, findings):
@@ -153,6 +155,7 @@ def _check_listed_configurations(spec: SweepSpec, findings: Findings) -> Iterato
 
 def _check_domain(spec: SweepSpec, key: str, domain: Domain, findings: Findings) -> Iterator[str]:
     """Check a domain for every combination of the class names above its key; yield the key for each problem."""
+    # If the space draws the class that declares the key, the bounds of the key may differ between the classes.
     class_keys = [
         f"{outer}.{name}"
         for outer in list_outer_key_paths(key)

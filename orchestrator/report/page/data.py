@@ -103,6 +103,8 @@ def _describe_configuration(
 ) -> dict[str, Any]:
     """Return the data of a configuration; adds new groups of lengths to `groups`, which numbers them."""
     metrics = [metric for metric in summary.headline if metric in summary.measurements[row.config_id].metrics]
+
+    # An infinite median is no value if it stands for failed seeds or for a threshold that was never reached.
     may_lose = row.seeds_failed or summary.objective.metric in summary.unreached_metrics
     return {
         "label": make_label(summary.state.provenance, row.number),

@@ -14,6 +14,7 @@ MAX_GROUPS = 6  # shown groups of packs
 
 def make_provenance_section(summary: Summary) -> Section:
     """Return the section with machine and versions, code records, user modules, and environments of packs."""
+    # Facts of a driver are recorded by name, so a fact that a later version adds is shown, too.
     environments = PackEnvironments.from_state(summary.state)
     facts = dict(summary.state.provenance)
     versions = facts.pop("versions", {})
@@ -24,9 +25,11 @@ def make_provenance_section(summary: Summary) -> Section:
         where = "installed" if fields["installed"] else name_copy_folder(fields["sha256"])
         texts[f"module {fields['module']}"] = f"{join_first_few(list(fields['files']), maximum=8)} ({where})"
 
+    # A script may change between packs, so its defaults are those of the packs, not of the sweep.
     if defaults := list_program_defaults(summary.state.packs.values()):
         texts["defaults of the program"] = describe_defaults(defaults)
 
+    # Packs with the same environment share a row; a large cluster could have a group for every node.
     groups, differing = environments.groups, environments.differing
     for group in groups[:MAX_GROUPS]:
         texts[f"{format_count(len(group.packs), 'pack')}: {join_first_few(group.packs)}"] = _describe_group(
