@@ -45,10 +45,10 @@ class ProgramEnded(Exception):  # noqa: N818 - named by what happened
 
 
 class ReachedLimit(NamedTuple):
-    """The limit that stopped a program, as text; `is_hours`: it was `resources.member_hours`, not silence."""
+    """The limit that stopped a program, as text; `is_member_hours`: it was `resources.member_hours`, not silence."""
 
     text: str
-    is_hours: bool
+    is_member_hours: bool
 
 
 def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedReports, start_step: int) -> bool:
@@ -71,7 +71,7 @@ def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedR
 
     # Retry after a limit or a signal; not if two attempts used up their hours at the same step.
     if limit is not None:
-        has_stalled = limit.is_hours and _note_used_up_hours(log.parent, completed)
+        has_stalled = limit.is_member_hours and _note_used_up_hours(log.parent, completed)
         raise ProgramEnded(f"{limit.text}, {progress}", trace, "never" if has_stalled else "always")
     if code == 0:
         raise ProgramEnded(f"it ended {progress}, without {reports.describe_missing()}", trace, "never")

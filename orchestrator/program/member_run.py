@@ -247,9 +247,9 @@ class _MemberRun:
                 end_requested_at = now
             is_overdue = end_requested_at is not None and now - end_requested_at > grace
             if limit is None and now - last_output > silence:
-                limit = ReachedLimit(f"no report and no log output for {silence:g} s", is_hours=False)
+                limit = ReachedLimit(f"no report and no log output for {silence:g} s", is_member_hours=False)
             elif limit is None and hours is not None and now - began > 3600 * hours:
-                limit = ReachedLimit(f"stopped after resources.member_hours ({hours:g})", is_hours=True)
+                limit = ReachedLimit(f"stopped after resources.member_hours ({hours:g})", is_member_hours=True)
             if (limit is not None or is_overdue) and not is_terminated:
                 process.terminate()
                 is_terminated = True
