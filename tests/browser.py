@@ -133,8 +133,9 @@ class Browser:
     def press(self, key: str) -> None:
         """Press and release a key, such as Enter or ArrowDown."""
         text = {"Enter": "\r"}.get(key, "")
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, text=text)
-        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key)
+        number = {"Tab": 9}.get(key, 0)  # only with it the browser moves the focus
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, text=text, windowsVirtualKeyCode=number)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=number)
 
     def set(self, selector: str, value: object, event: str = "change") -> None:
         """Set the value of a control as if it was chosen."""

@@ -361,6 +361,31 @@ def test_the_focus_stays_where_a_key_chose(page):
     assert page.read("document.activeElement.textContent") == "Swap A and B"
 
 
+def test_the_head_and_the_rows_of_the_table_are_one_tab_stop_each(page):
+    focused = "(e => e.closest('th') ? `head ${e.textContent}` : e.dataset.c ? `row ${e.dataset.c}` : e.textContent)"
+    focused = f"{focused}(document.activeElement)"
+    page.read("document.querySelector('#curves svg').focus()")
+    seen = []
+    for keys in (["Tab"], ["ArrowRight", "ArrowRight", "ArrowLeft"], ["Tab"], ["ArrowDown"] * 2, ["Tab"], ["Tab"]):
+        for key in keys:
+            page.press(key)
+        seen.append(page.read(focused))
+    assert seen == ["head rank", "head label", "row 0", "row 2", "Show all 16 configurations", "Swap A and B"]
+
+    # The row and the column that had the focus are the stops from now on, also in a table that is drawn anew.
+    page.set("#metric", 1)
+    page.read("document.querySelector('#curves svg').focus()")
+    for stop in ("head label", "row 2"):
+        page.press("Tab")
+        assert page.read(focused) == stop
+
+    # Without the row there is another.
+    page.click('#table tr[data-c="3"]')
+    page.drag('#parallel .brush[data-axis="dropout"] .overlay', (0.5, 0.5), (0.5, 0.98))
+    stops = "[...document.querySelectorAll('#table [tabindex=\"0\"]')].map(e => e.tagName)"
+    assert page.read(stops) == ["BUTTON", "TR"]
+
+
 def test_left_and_right_step_the_length_that_the_curves_are_read_at(page, built):
     told = "document.querySelector('#readout').textContent"
     result = summarize(built)

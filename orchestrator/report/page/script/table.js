@@ -29,12 +29,21 @@ function visibleColumns() {
   return visible.sort((name, other) => position(name) - position(other));
 }
 
+// Make elements one Tab stop: that with the focus, or that had it before the table was drawn anew; at first the first.
+const lastFocused = {}; // by the group of elements
+function makeOneStop(group, elements, nameOf) {
+  const setStop = stop => elements.forEach(element => { element.tabIndex = element === stop ? 0 : -1; });
+  setStop(elements.find(element => nameOf(element) === lastFocused[group]) ?? elements[0]);
+  for (const element of elements)
+    element.addEventListener("focus", () => { lastFocused[group] = nameOf(element); setStop(element); });
+}
+
 function drawTable() {
   const table = $("table"), names = visibleColumns(), order = sortedConfigurations(), limit = C > 15 ? 10 : 15;
 
   const sideOf = Object.fromEntries(names.map(name => [name, areNumbers(page.table[name]) ? "right" : ""]));
 
-  // The head; a click on a column sorts by it.
+  // The head; a click on a column sorts by it, left and right move between columns.
   const head = make("tr"), thead = make("thead"), tbody = make("tbody");
   head.append(make("th"));
   for (const name of names) {
@@ -47,9 +56,16 @@ function drawTable() {
       update();
       if (isFocused) $("table").querySelector("th[aria-sort] button").focus();
     });
+    button.addEventListener("keydown", event => {
+      const side = {ArrowLeft: "previousSibling", ArrowRight: "nextSibling"}[event.key];
+      if (!side) return;
+      event.preventDefault(); // the table does not scroll
+      cell[side]?.querySelector("button")?.focus();
+    });
     cell.append(button);
     head.append(cell);
   }
+  makeOneStop("heads", [...head.querySelectorAll("button")], button => button.textContent);
   thead.append(head);
 
   // The rows; A and B are always among them.
@@ -59,7 +75,7 @@ function drawTable() {
     return cell;
   };
   for (const c of state.every ? order : order.filter((c, index) => index < limit || markOf(c))) {
-    const row = make("tr", undefined, {tabindex: 0, "data-c": c}), cell = make("td");
+    const row = make("tr", undefined, {"data-c": c}), cell = make("td");
     const mark = make("span", markOf(c), {class: `mark ${{A: "first", B: "second"}[markOf(c)] || "none"}`});
     if (!markOf(c)) mark.style.background = color(c);
     cell.append(mark);
@@ -71,6 +87,7 @@ function drawTable() {
     row.addEventListener("keydown", pointByKey);
     tbody.append(row);
   }
+  makeOneStop("rows", [...tbody.rows], row => row.dataset.c);
   const metric = page.metrics[state.m].name, isOtherAverage = page.averages[state.a] !== page.judged.average;
   const shown = isOtherAverage ? `${metric} (${page.averages[state.a]})` : metricName(); // also "(raw)"
   const kept = describeFilters(), others = metricName() === judgedName ? "" : `, not ${shown} of the curves`;
