@@ -295,6 +295,23 @@ def test_labels_of_a_logarithmic_axis_are_powers_beside_the_title(tab, tmp_path,
     assert tab.problems == []
 
 
+def test_lines_that_a_logarithmic_scale_cuts_are_named_with_their_lengths(tab, tmp_path, synthetic_sweep):
+    """Number 1 is negative from length 4, number 2 is 0 at lengths 2 and 3, number 3 is never above 0."""
+
+    def cut(number, seed, average, metric, lengths, step):
+        hidden = [lengths < 0, lengths >= 4, (lengths == 2) | (lengths == 3), lengths > 0][number]
+        return np.where(hidden, -0.01 if number == 1 else 0.0, 0.1 + 0.01 * lengths)
+
+    values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(4)]
+    tab.open(write_report(synthetic_sweep(tmp_path / "cut", values, 2, cut).folder)[0].as_uri())
+    told = "[...document.querySelectorAll('#legend span')].map(e => e.textContent).filter(e => e.includes('above 0'))"
+    tab.set("#scale", "linear")
+    assert tab.read(told) == []
+    tab.set("#scale", "log")
+    (text,) = tab.read(told)
+    assert sorted(text.partition(": ")[2].split("; ")) == ["#1 from length 4", "#2 at length 2-3", "#3"]
+
+
 def test_ranges_of_lengths_are_marked(page):
     marked = page.read("[...document.querySelectorAll('#curves .range')].map(e => e.getAttribute('class'))")
     assert marked == ["range trained", "range selection", "range test"]

@@ -185,6 +185,21 @@ function drawFocus() {
     .text(`${labelWithMark(pointed)} at ${lengths[pointedLength]}: ${formatNumber(value)}`);
 }
 
+// The lines of the configurations in range that a logarithmic scale does not draw, or not at all lengths.
+function describeNotPositive() {
+  const lengths = lengthsOf(state.m);
+  const cut = d3.range(C).filter(isIn).map(c => {
+    const median = quartileCurves(state.m, state.a, state.e, c)[1];
+    const present = lengths.filter((_, index) => Number.isFinite(median[index]));
+    const missing = lengths.filter((_, index) => Number.isFinite(median[index]) && !isDrawable(median[index]));
+    if (!missing.length) return "";
+    const isEnd = missing.length === present.filter(length => length >= missing[0]).length;
+    const where = isEnd ? `from ${page.axis} ${missing[0]}` : `at ${page.axis} ${formatRanges(missing)}`;
+    return configurations[c].label + (missing.length === present.length ? "" : ` ${where}`);
+  }).filter(Boolean);
+  return cut.length ? `not above 0, so not on this scale: ${listFirst(cut, "; ")}` : "";
+}
+
 function drawLegend(groups) {
   const shades = {trained: "#e9edf2", selection: "repeating-linear-gradient(45deg,#cbd2da 0 1px,#f7f8fa 1px 5px)", test: "#fff"};
   const entry = (background, text, attributes = {}) => {
@@ -202,6 +217,8 @@ function drawLegend(groups) {
     entries.push(make("span", "A solid, B dashed: median, quartiles, seeds"));
   const outside = [state.first, state.second].filter(c => c !== null && !isIn(c)).map(labelWithMark);
   if (outside.length) entries.push(make("span", `${outside.join(" and ")} outside the range, drawn for the comparison`));
+  const notPositive = describeNotPositive();
+  if (notPositive) entries.push(make("span", notPositive));
   const infinite = d3.range(C).filter(c => isLost(c, "selection") || isLost(c, "test")).map(c => configurations[c].label);
   if (infinite.length) entries.push(make("span", `\u00d7 ${WHY_LOST}: ${listFirst(infinite)}`));
   const counts = hollow.map(c => `${configurations[c].label} ${configurations[c].failed} of ${configurations[c].seeds.length}`);

@@ -149,7 +149,7 @@ const failed = d3.range(C).filter(c => configurations[c].without_value.length);
 // Those with an outcome although some of their seeds failed have hollow points.
 const isHollow = c => configurations[c].failed > 0 && !configurations[c].without_value.length;
 const hollow = d3.range(C).filter(isHollow);
-const listFirst = texts => `${texts.slice(0, 6).join(", ")}${texts.length > 6 ? " ..." : ""}`;
+const listFirst = (texts, separator = ", ") => `${texts.slice(0, 6).join(separator)}${texts.length > 6 ? " ..." : ""}`;
 const STRIP_HEIGHT = failed.length ? 20 : 0;
 const [STRIP_ABOVE, STRIP_BELOW] = page.metrics[0].direction === "minimize" ? [STRIP_HEIGHT, 0] : [0, STRIP_HEIGHT];
 const drawCrosses = (svg, cs, position) => pointable(svg.append("g").selectAll("text").data(cs).join("text")).text("\u00d7")
