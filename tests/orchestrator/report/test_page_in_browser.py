@@ -569,7 +569,10 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(
     ends = tab.read(f"[...document.querySelectorAll('#parallel .ray')].map({last})")
     (failed,) = [end for c, end in ends if c == place]
     assert all(sign * failed > sign * end for c, end in ends if c != place)
+    shown = "getComputedStyle(document.querySelector('#legend .sign')).visibility"
+    assert tab.read(shown) == "hidden"  # no curve has a cross yet
     tab.click(f'#table tr[data-c="{place}"]')
+    assert tab.read(shown) == ("visible" if failed_seeds == 1 else "hidden")
     if failed_seeds == 1:  # its median curve is infinite, and still named
         assert "B #3 \u00d7" in tab.read("[...document.querySelectorAll('#curves .name')].map(e => e.textContent)")
         verdict = tab.read("document.querySelector('.verdict').textContent")

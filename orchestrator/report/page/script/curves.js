@@ -169,6 +169,8 @@ function drawFocus() {
       labels.push({c, tint, isInfinite: last === undefined, y: Math.max(top + 4, Math.min(height - bottom, end))});
   }
 
+  const sign = document.querySelector("#legend .sign"); // explained while it is drawn; its room stays, so that no line moves
+  if (sign) sign.style.visibility = labels.some(({isInfinite}) => isInfinite) ? "" : "hidden";
   moveApart(labels, height - bottom);
   for (const label of labels)
     focus.append("text").attr("class", "name").attr("x", width - right + 6).attr("y", label.y + 4)
@@ -220,7 +222,11 @@ function drawLegend(groups) {
   const notPositive = describeNotPositive();
   if (notPositive) entries.push(make("span", notPositive));
   const infinite = d3.range(C).filter(c => isLost(c, "selection") || isLost(c, "test")).map(c => configurations[c].label);
-  if (infinite.length) entries.push(make("span", `\u00d7 ${WHY_LOST}: ${listFirst(infinite)}`));
+  if (infinite.length) {
+    const lost = make("span");
+    lost.append(make("span", "\u00d7 ", {class: "sign"}), `${WHY_LOST}: ${listFirst(infinite)}`);
+    entries.push(lost);
+  }
   const counts = hollow.map(c => `${configurations[c].label} ${configurations[c].failed} of ${configurations[c].seeds.length}`);
   if (counts.length) entries.push(make("span", `hollow: some seeds failed, ${listFirst(counts)}`));
   $("legend").replaceChildren(...entries);
