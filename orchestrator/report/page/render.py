@@ -51,7 +51,6 @@ SCRIPT_FILES = (
 _FAILED_COUNT = re.compile(r"\d[\d,]* failed")  # in the first sentence; a link leads from it to the reasons
 _BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best at the selection lengths 6-7: #8"
 _COMMAND = re.compile(r"lengthwise [a-z]+ [^\s;,]*[^\s;,.](?: --[a-z][a-z-]*(?: \d+)?)*")  # in a sentence
-_BRACKETS = re.compile("; brackets: [^;]*|^brackets: [^;]*(; )?")  # in the legend; a phone shows no quartiles
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _UNBROKEN = re.compile(  # intervals, ranges and percentages, which a browser would break; also in script/state.js
     r"\[[^\[\]]{,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %)"
@@ -127,11 +126,15 @@ def _render_source(summary: Summary) -> str:
 
 
 def _render_columns_note(summary: Summary) -> str:
-    """Return the legend of the table of configurations as HTML."""
+    """Return the legend of the table of configurations as HTML, with another one for a phone (page.css)."""
     if not summary.rows:
         return ""
+
+    # A phone shows the values without what follows in brackets, so its legend does not explain that.
     cells = make_cells(summary.rows, make_result_columns(summary), summary.infinity_text)
-    return _BRACKETS.sub(r"<span class=brackets>\g<0></span>", escape(describe_columns(summary, cells)))
+    values = {name: [text.partition(" [")[0] for text in texts] for name, texts in cells.items()}
+    legend, phone_legend = (escape(describe_columns(summary, shown)) for shown in (cells, values))
+    return f"<span class=brackets>{legend}</span><span class=bare>{phone_legend}</span>"
 
 
 def _render_sections(summary: Summary) -> Iterator[str]:

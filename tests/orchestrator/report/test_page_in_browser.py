@@ -185,6 +185,24 @@ def test_the_legend_of_the_table_names_brackets_only_where_they_are_shown(page):
     assert "brackets" not in page.read(told) and "test 8-11; reach" in page.read(told)
 
 
+@pytest.mark.parametrize("failed_seeds", [2, 3])
+def test_a_phone_explains_infinite_values_that_its_table_shows(failed_seeds, tab, tmp_path, synthetic_sweep):
+    """If 2 of 6 seeds failed, only a quartile is infinite; of 3 the median, too."""
+    failed = {(1, seed): 60 for seed in range(failed_seeds)}
+    values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(2)]
+    spec = {"objective.metric": "margin", "objective.direction": "maximize"}
+    path, _ = write_report(synthetic_sweep(tmp_path / "infinite", values, 6, curve, failed, spec=spec).folder)
+    tab.open(path.as_uri())
+    table, note = (
+        "document.querySelector('#table').innerText",
+        "document.querySelector('#table').closest('section').innerText",
+    )
+    for width, phone in ((1200, False), (390, True)):
+        tab.resize(width, 844, phone=phone)
+        is_shown = not phone or failed_seeds == 3
+        assert ("-inf" in tab.read(table)) == ("-inf: failed seeds" in tab.read(note)) == is_shown
+
+
 def test_a_phone_has_rows_for_a_finger_and_effects_without_scrolling(page):
     heads = "[...document.querySelectorAll('#effects th')].map(e => e.textContent)"
     assert "at lengths" in page.read(heads)
