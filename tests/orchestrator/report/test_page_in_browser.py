@@ -446,6 +446,10 @@ def test_left_and_right_step_the_length_that_the_curves_are_read_at(page, built)
 def test_the_keys_of_the_curves_are_told_where_a_page_has_a_keyboard(page):
     hints = page.read("[...document.querySelectorAll('.keys')].map(e => e.closest('section').id)")
     assert hints == ["picture", "hyperparameters"]
+    shown = "[...document.querySelectorAll('.keys')].filter(e => e.checkVisibility()).length"
+    assert page.read(shown) == 2  # a machine without a mouse has no hover either
+    page.resize(390, 844, phone=True)
+    assert page.read(shown) == 0
 
 
 def test_a_slider_tells_values_and_moves_by_every_key_of_a_slider(page):
