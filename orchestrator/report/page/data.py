@@ -20,7 +20,7 @@ from orchestrator.report.tables.configuration_tables import (
     make_result_columns,
     make_value_columns,
 )
-from orchestrator.report.tables.effect_table import describe_chance, list_outcomes
+from orchestrator.report.tables.effect_table import describe_chance, list_outcomes, list_slopes
 from orchestrator.results.analysis import explain_missing_effects, shows_effects
 from orchestrator.results.comparing.shared_streams import are_paired
 from orchestrator.results.confirmation import make_label, read_search_labels
@@ -171,7 +171,7 @@ def _list_effects(summary: Summary) -> Iterator[dict[str, Any]]:
                 ],
                 "slopes": [
                     {"value": slope.value, "ends": _encode_ends(slope.coefficient, slope.low, slope.high)}
-                    for slope in effect.partial.slopes
+                    for slope in list_slopes(summary, effect)
                 ],
                 "importance": _make_finite(effect.importance.share),
                 "test": effect.test,

@@ -124,15 +124,16 @@ def list_effect_notes(summary: Summary) -> list[str]:
         notes.append(f"Rank correlation of a key with differences: the median of the correlations within {unit}.")
     if unmatched := list(dict.fromkeys(effect.key for effect in effects if not effect.matched)):
         notes.append(f"{', '.join(unmatched)}: other keys vary together with these, and may cause their effects.")
-    if shown_slopes := [effect for effect in effects if effect.partial.slopes]:
+    if shown_slopes := [effect for effect in effects if list_slopes(summary, effect)]:
         counts = ", ".join(map(str, dict.fromkeys(effect.partial.n for effect in shown_slopes)))
         notes.append(
             "Standardized slope, others held: least squares on the ranks of all hyperparameters, in standard "
             f"deviations; n = {counts}."
         )
-    notes += _explain_missing(
-        "Slope with the others held", [(e.key, e.partial.reason) for e in effects if not e.partial.slopes]
-    )
+    if len(summary.searched) > 1:
+        notes += _explain_missing(
+            "Slope with the others held", [(e.key, e.partial.reason) for e in effects if not e.partial.slopes]
+        )
     if any(not math.isnan(effect.importance.share) for effect in effects):
         notes.append(
             "Importance: the share of variance that a key explains alone, by fANOVA (a random forest on ranks). Shares "
@@ -144,19 +145,25 @@ def list_effect_notes(summary: Summary) -> list[str]:
 def describe_chance(summary: Summary) -> str:
     """Return a sentence on how many of the shown intervals exclude 0 by chance; empty without intervals."""
     outcomes = list_outcomes(summary)
-    number = sum(1 for _ in list_shown_intervals(effect for outcome in outcomes for effect in outcome.effects))
+    effects = [effect for outcome in outcomes for effect in outcome.effects]
+    number = sum(1 for effect in effects for _ in list_shown_intervals(summary, effect))
     counted = f"{format_count(number, 'interval')} {'in all' if len(outcomes) < 2 else 'for both outcomes together'}"
     return f"{counted}; without any effect, about 1 of 20 excludes 0 by chance." if number else ""
 
 
-def list_shown_intervals(effects: Iterable[Effect]) -> Iterator[tuple[float, float]]:
-    """Yield the ends of every interval of the effects."""
-    for effect in effects:
-        # Correlations, differences and slopes have intervals.
-        ends = [(effect.low, effect.high)]
-        ends += [(difference.low, difference.high) for difference in effect.differences]
-        ends += [(slope.low, slope.high) for slope in effect.partial.slopes]
-        yield from (pair for pair in ends if not math.isnan(pair[0]))
+def list_slopes(summary: Summary, effect: Effect) -> tuple[Slope, ...]:
+    """Return the slopes to show: none if the key is the only one and has a correlation, which such a slope repeats."""
+    is_repeated = len(summary.searched) == 1 and not math.isnan(effect.correlation)
+    return () if is_repeated else effect.partial.slopes
+
+
+def list_shown_intervals(summary: Summary, effect: Effect) -> Iterator[tuple[float, float]]:
+    """Yield the ends of every shown interval of an effect."""
+    # Correlations, differences and slopes have intervals.
+    ends = [(effect.low, effect.high)]
+    ends += [(difference.low, difference.high) for difference in effect.differences]
+    ends += [(slope.low, slope.high) for slope in list_slopes(summary, effect)]
+    yield from (pair for pair in ends if not math.isnan(pair[0]))
 
 
 def _explain_missing(column: str, reasons: Iterable[tuple[str, str | None]]) -> list[str]:

@@ -730,11 +730,18 @@ def wait_for_page(folder, seen):
 
 def test_a_single_hyperparameter_has_points_alone(page, tab, tmp_path, synthetic_sweep):
     together = "document.querySelector('#together').hidden"
+    heads = "[...document.querySelectorAll('#effects th')].map(e => e.textContent)"
     assert not page.read(together)
-    values = [{"training.learning_rate": 10.0 ** -(4 - n / 8)} for n in range(12)]
+    rng = np.random.default_rng(0)
+    values = [{"training.learning_rate": 10.0 ** rng.uniform(-4, -2)} for _ in range(12)]
     path, _ = write_report(synthetic_sweep(tmp_path / "single", values, 8, curve).folder)
     tab.open(path.as_uri())
     assert tab.read(together) and tab.read("document.querySelectorAll('#points svg').length") == 1
+
+    # No others can be held fixed, so the correlations at the two groups of lengths are all the intervals.
+    assert not [head for head in tab.read(heads) if "slope" in head]
+    assert re.findall(r"(\d+) intervals", tab.read("document.querySelector('main').textContent")) == ["2"]
+    assert "partial" in (path.parent / "effects.csv").read_text().splitlines()[0].split(",")
 
 
 def test_one_interval_is_not_called_uncorrected_for_its_number(page):

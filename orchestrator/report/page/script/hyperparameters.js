@@ -225,7 +225,7 @@ function drawEffects() {
     }
   }
 
-  const slopeHead = hasSlopes ? ["others held fixed (standardized slope)"] : [];
+  const slopeHead = hasSlopes ? [page.hyperparameters.length > 1 ? "others held fixed (standardized slope)" : "standardized slope"] : [];
   const head = ["hyperparameter", ...(namesLengths ? ["at lengths"] : []), "rank correlation or difference", ...slopeHead, effects[0].unit];
   if (hasImportance) head.push("importance");
   const direction = page.metrics[0].direction === "maximize" ? "better" : "worse";
