@@ -330,6 +330,26 @@ def test_lines_that_a_logarithmic_scale_cuts_are_named_with_their_lengths(tab, t
     assert sorted(text.partition(": ")[2].split("; ")) == ["#1 from length 4", "#2 at length 2-3", "#3"]
 
 
+def test_logarithmic_axes_of_less_than_two_decades_have_several_labels(tab, tmp_path, synthetic_sweep):
+    """The axis of lr has one power of ten, as that of the outcomes, from 0.02 to 0.9."""
+
+    def growing(number, seed, average, metric, lengths, step):
+        return 0.02 * 1.7**number + 0.0 * lengths
+
+    rates = (0.000125, 0.000298, 0.000342, 0.000498, 0.000875, 0.000909, 0.00551, 0.00738)
+    values = [{"training.learning_rate": rate, "model.dropout": 0.1 * n} for n, rate in enumerate(rates)]
+    spec = {"space": {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}, "model.dropout": {"uniform": [0, 1]}}}
+    tab.open(write_report(synthetic_sweep(tmp_path / "decades", values, 2, growing, spec=spec).folder)[0].as_uri())
+    labels = "e => [...e.querySelectorAll('.tick text')].map(text => text.textContent).filter(Boolean)"
+    points = "[...document.querySelectorAll('#points svg')].find(e => e.querySelector('.title').textContent === 'lr')"
+    rate_labels, outcome_labels = tab.read(f"[...{points}.querySelectorAll(':scope > g')].slice(0, 2).map({labels})")
+    lines = tab.read(f"[...document.querySelectorAll('#parallel .axis')].map({labels})")
+    for texts in (rate_labels, lines[1]):
+        assert len(texts) >= 3 and {*texts} <= {"0.0002", "0.0005", "0.001", "0.002", "0.005"}, texts
+    for texts in (outcome_labels, lines[-1]):
+        assert len(texts) >= 3 and {*texts} <= {"0.02", "0.05", "0.1", "0.2", "0.5"}, texts
+
+
 def test_ranges_of_lengths_are_marked(page):
     marked = page.read("[...document.querySelectorAll('#curves .range')].map(e => e.getAttribute('class'))")
     assert marked == ["range trained", "range selection", "range test"]

@@ -129,9 +129,10 @@ const spansDecades = values => page.metrics[0].direction !== "maximize" && d3.mi
 const formatGeneral = d3.format("~g");
 const formatExponent = value => value === 0 || value === 1 ? String(value) : d3.format("~e")(value).replace("e+", "e");
 const linearTickFormat = scale => d3.max(scale.domain(), Math.abs) < 1e-3 ? formatExponent : formatGeneral;
-const logTickFormat = scale => { // beyond a decade only powers of ten are labelled
-  const [low, high] = d3.extent(scale.domain()), format = low < 1e-3 || high >= 1e6 ? formatExponent : formatGeneral;
-  return high / low < 10 ? format : value => /^1/.test(value.toExponential()) ? format(value) : "";
+const logTickFormat = scale => { // beyond a decade only 1, 2 and 5 are labelled, beyond two only powers of ten
+  const [low, high] = d3.extent(scale.domain()), format = low < 1e-4 || high >= 1e6 ? formatExponent : formatGeneral;
+  const labelled = high / low < 10 ? /^/ : high / low < 100 ? /^[125]/ : /^1/;
+  return value => labelled.test(value.toExponential()) ? format(value) : "";
 };
 const measureLabels = (svg, axis) => { // the width of the widest, which a vertical axis needs at its left
   const trial = svg.append("g").call(axis);
