@@ -29,6 +29,20 @@ def test_the_dashes_of_b_lie_over_the_line_of_a_with_gaps_that_show_it(page):
     assert lines[-2:] == ["median", "median"]  # no seed of B fills the gaps
 
 
+def test_a_and_b_differ_in_lightness_and_from_white(page):
+    mark = "getComputedStyle(document.querySelector('#table .mark.{}')).backgroundColor"
+    line = "getComputedStyle(document.querySelector('#curves .median[data-of=\"{}\"]')).stroke"
+    colors = [page.read(mark.format(side)) for side in ("first", "second")]
+    assert colors == [page.read(line.format(c)) for c in (0, 1)]
+    luminances = []
+    for color in colors:  # as WCAG defines it
+        parts = [int(part) / 255 for part in re.findall(r"\d+", color)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        luminances.append(float(np.dot(linear, [0.2126, 0.7152, 0.0722])))
+    first, second = (luminance + 0.05 for luminance in luminances)
+    assert 1.05 / first > 4.5 and 1.05 / second > 4.5 and first / second > 1.7
+
+
 def test_medians_at_a_single_length_are_a_square_and_a_dot(written, tab, tmp_path):
     text = written.read_text()
     data = json.loads(old := re.search(r'id="data">(.*?)</script>', text)[1])
