@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.errors import UserError
+from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.plan.recorded_configurations import refuse_missing_initial_weights
 from orchestrator.record.files.code import import_recorded
@@ -25,7 +25,7 @@ from orchestrator.session.session import Outcome
 from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_with_labels, refuse_unfinished
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import format_command, format_label, format_ranges, read_numbers
+from orchestrator.text.wording import format_label, format_ranges, read_numbers
 from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
 
 DEFAULT_TOP, DEFAULT_SEEDS = 3, 10
@@ -40,8 +40,21 @@ def confirm_sweep(folder: Path, console: Console, plan: Callable[[SweepState], D
     outcome = run_derived(folder, console, plan)
     if outcome.status in ("complete", STOPPED):
         page, _ = write_report(folder)
-        say(console, f"report with both scores: {page}; to update MLflow: {format_command('publish', folder)}")
+        say(console, f"report with both scores: {page}")
+        _publish_again(folder, console)
     return outcome
+
+
+def _publish_again(folder: Path, console: Console) -> None:
+    """Send the report with both scores to MLflow if the search is there; a server that is down fails nothing."""
+    from orchestrator.tracking.publish import publish  # MLflow takes seconds to import
+
+    if not SweepState.load(folder).published_at:
+        return
+    try:
+        publish(folder)
+    except LengthwiseError as error:
+        say(console, f"not published: {error}")
 
 
 def plan_confirmation(

@@ -22,6 +22,8 @@ from orchestrator.session.session import Outcome
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep import derived_sweep
 from orchestrator.sweep.confirm import choose_fresh_seeds, plan_confirmation
+from orchestrator.tracking import publish as publishing
+from orchestrator.tracking.tracking_errors import TrackingError
 from search_spaces import SweepFileError, dump_yaml, load_sweep
 from tests.orchestrator.confirmations import DRAWS, begin, curve
 from tests.orchestrator.running.ledgers import cut_ledger
@@ -287,3 +289,23 @@ def test_the_confirmation_runs_by_the_path_of_every_sweep(searched, monkeypatch)
     assert outcome.exit_code == 1 and seen["storage"] == state.folder.parent
     assert seen["spec"].name == "other" and seen["origin"][CONFIRMS]["sweep"] == "searched"
     assert read_first_record(state.folder).fields["name"] == "searched"
+
+
+@pytest.mark.parametrize("problem", [None, TrackingError("refused")])
+def test_the_search_is_published_again_where_it_was_published(problem, searched, monkeypatch):
+    state, sent = searched(), []
+
+    def send(folder):
+        sent.append(folder)
+        if problem:
+            raise problem
+
+    done = Outcome(folder=state.folder, status="complete", exit_code=0)
+    monkeypatch.setattr(confirm_module, "run_derived", lambda *_: done)
+    monkeypatch.setattr(publishing, "publish", send)
+    assert confirm_module.confirm_sweep(state.folder, Console(file=io.StringIO()), plan_confirmation) is done
+    assert sent == []
+    publishing.record_address(state.folder, "http://mlflow:5000")
+    said = io.StringIO()
+    assert confirm_module.confirm_sweep(state.folder, Console(file=said), plan_confirmation) is done
+    assert sent == [state.folder] and ("refused" in said.getvalue()) == bool(problem)

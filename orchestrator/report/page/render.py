@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.report.judging_notes import describe_columns, list_judging_notes
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.page.data import make_page_data
@@ -182,7 +183,7 @@ def _render_failures(summary: Summary) -> Iterator[str]:
     state = summary.state
     retry_advice = (
         [f"{format_count(state.seeds_crashed, 'seed')} crashed; {advise_retry(summary.folder)}"]
-        if state.failed_packs
+        if state.failed_packs and IMPORTED not in state.provenance
         else []
     )
     section = Section(heading="What failed", cells=cells, paragraphs=retry_advice, notes=note)

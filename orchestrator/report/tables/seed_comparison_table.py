@@ -162,7 +162,10 @@ def describe_verdict(comparison: SeedComparison, first: str, second: str, *, wit
         return f"No verdict {where}: seeds failed ({failed}), and {outcome.reason}."
     if outcome.paired and outcome.n > 1 and outcome.ties == outcome.n:
         return f"No difference {where}: {metric} of {first} and {second} is equal in all {outcome.n} pairs of seeds."
+    infinity = f"; inf: {'failed seeds' if has_failed else 'never reached'}"
+    has_infinite_end = math.isinf(outcome.low) or math.isinf(outcome.high)
     evidence = f"{100 * outcome.level:.1f} % interval, {format_count(outcome.n, 'pair')} of seeds"
+    evidence += infinity if has_infinite_end else ""
     difference = f"{first} minus {second}{f' in {metric}' if with_metric else ''} is {_describe_difference(comparison)}"
     if comparison.verdict in ("equal", "inconclusive"):
         judged = "No difference" if comparison.verdict == "equal" else "Inconclusive"

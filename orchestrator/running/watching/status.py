@@ -61,7 +61,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         rows.append(("failed attempts", f"{len(attempts)}, last: {attempts[-1]}"))
     deaths = group_errors((error, pack_id) for pack_id, error in state.failed_packs)
     rows += [(f"failed {noun}s", f"{_describe_packs(pack_ids, noun)}: {error}") for error, pack_ids in deaths.items()]
-    if state.failed_packs:
+    if state.failed_packs and IMPORTED not in state.provenance:
         command = f"{format_command('resume', state.folder)} --retry-failed"
         rows.append(("retry them with", f"{command} (if the code was fixed, add --accept-code-change)"))
     return rows
@@ -111,7 +111,7 @@ def make_trace_lines(state: SweepState) -> list[str]:
         for error, trace in zip(pack.attempts, pack.traces, strict=True)
     )
     if not groups:
-        return [f"no failed {noun}s, so no tracebacks"]
+        return ["imports have no tracebacks" if IMPORTED in state.provenance else f"no failed {noun}s to trace"]
     lines = []
     for text, pack_ids in groups.items():
         packs = _describe_packs(list(dict.fromkeys(pack_ids)), noun)

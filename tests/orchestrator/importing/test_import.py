@@ -222,6 +222,17 @@ def folder(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any) -> Path:
     return tmp_path / "imported"
 
 
+def test_no_retry_is_advised_for_a_seed_without_rows(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any):
+    rows[(rows["lr"] != 0.1) | (rows["seed"] != 1)].to_csv(tmp_path / "results.csv", index=False)
+    words = ["--name", "imported", "--metric", "accuracy:maximize", "--lengths", "20", "--trained", "5,10"]
+    lengthwise.succeeds("import", tmp_path / "results.csv", *words, "--missing", "failed", "--storage", tmp_path)
+    folder = tmp_path / "imported"
+    assert SweepState.load(folder).failed_packs
+    status = lengthwise.succeeds("status", folder, "--trace").stdout
+    lengthwise.succeeds("report", folder)
+    assert "retry-failed" not in status + (folder / "report.html").read_text() and "no failed" not in status
+
+
 def test_verbs_that_read_results_work(folder: Path, tmp_path: Path, lengthwise: Any):
     assert "imported" in lengthwise.succeeds("list", "sweeps", "--storage", tmp_path).stdout
     status = lengthwise.succeeds("status", folder).stdout.split()

@@ -542,6 +542,8 @@ def test_a_finger_near_a_curve_chooses_it_and_a_second_tap_keeps_it(page):
     chosen = [page.read(heading)]
     for right, up in ((23, 0), (23, 0), (0, 40)):  # the last is too far from any curve
         page.tap(end[0] + right, end[1] - up)
+        if not up:
+            assert page.read("document.querySelector('#readout').textContent").startswith("B #15 at length ")
         chosen.append(page.read(heading))
     first, *others = chosen
     assert first != others[0] and len({*others}) == 1 and "#15," in others[0]

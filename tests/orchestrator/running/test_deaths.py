@@ -182,7 +182,8 @@ def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synt
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
     folder = tmp_path / "dying"
     state = synthetic_sweep(folder, values, 1, simple_curve, ended=False)
-    assert make_trace_lines(state) == ["no failed packs, so no tracebacks"]
+    (line,) = make_trace_lines(state)
+    assert "no failed packs" in line
     first, second = list(state.packs)[:2] if len(state.packs) > 1 else [*state.packs] * 2
     with Ledger.open(folder) as ledger:
         for line, pack_id in enumerate((first, second)):

@@ -151,9 +151,10 @@ function describeComparison({group, lengths, differences, difference, low, high,
   const labels = [configurations[first].label, configurations[second].label];
   const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
   const measured = metricName() === judgedName ? "" : ` in ${metricName()}`; // else it is that of every other sentence
-  const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds`;
   if (Number.isNaN(difference)) return `No verdict ${at}: ${reason}.`;
   const hasFailed = configurations[first].failed || configurations[second].failed; // else a seed has never reached the metric
+  const infinity = [low, high].every(Number.isFinite) ? "" : `; inf: ${hasFailed ? "failed seeds" : "never reached"}`;
+  const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds${infinity}`;
   if (hasFailed && !Number.isFinite(difference) && Number.isNaN(low)) {
     const failed = [first, second].map((c, n) => `${configurations[c].failed} of ${labels[n]}`).join(" and ");
     return `No verdict ${at}: seeds failed (${failed}), and ${reason}.`;

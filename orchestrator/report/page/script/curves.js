@@ -137,7 +137,12 @@ function drawCurves() {
     .attr("width", plotWidth + 2 * REACH).attr("height", height - top - bottom + 2 * REACH)
     .attr("fill", "none").style("pointer-events", "all").style("cursor", "crosshair")
     .on("pointermove", event => point(...nearestCurve(event))).on("pointerleave", () => point(null))
-    .on("click", event => { const [c] = nearestCurve(event); if (c !== null) choose(c); });
+    .on("click", event => {
+      const [c, length] = nearestCurve(event);
+      if (c === null) return;
+      choose(c);
+      if (isTouched) point(c, length); // no pointer stays there to show the value
+    });
   drawLegend(groups);
   drawFocus();
 }
