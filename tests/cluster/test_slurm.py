@@ -70,9 +70,9 @@ class Slurm(VirtualNodes):
         """Return processes on a node that are not Slurm's own, and files in its temp folder that are not."""
         processes = self.call("ps", "-e", "-o", "comm=", node=node).split()
         files = self.call("ls", "/tmp", "/dev/shm", node=node).split()
-        own = {"bash", "slurmd", "ps", "/tmp:", "slurmd.pid", "/dev/shm:"}
-        other = ("torchinductor", "lengthwise-tests-")  # compiled code, and where tests remember sweeps
-        return [one for one in processes + files if one not in own and not one.startswith(other)]
+        slurms = {"bash", "slurmd", "ps", "/tmp:", "slurmd.pid", "/dev/shm:"}
+        harmless = ("torchinductor", "lengthwise-tests-")  # compiled code, and where tests remember sweeps
+        return [name for name in processes + files if name not in slurms and not name.startswith(harmless)]
 
     def wait_until_clean(self, nodes: tuple[int, ...] = (1, 2, 3)) -> None:
         wait_for("clean nodes", lambda: not any(self.left(node) for node in nodes), self.folder / "log" / "control.log")

@@ -235,7 +235,7 @@ def test_repacked_structures_of_equal_work_keep_the_order_of_their_packs(spec):
     drawn = [values(batch=batch) for batch in range(1, 9)]
     packs, configurations = packs_of(spec(("choice: [8, 16]", "choice: [1, 2, 3, 4, 5, 6, 7, 8]")), drawn, workers=1)
     smaller = SizedPacker(1, 2, lambda member, count: 1.0, is_balanced=False)
-    configuration_by_id = {one.config_id: one for one in configurations}
+    configuration_by_id = {configuration.config_id: configuration for configuration in configurations}
     repacked = smaller.repack_waiting(packs, [], configuration_by_id, WorkerPool(1))
     keys = [pack.structural_key for pack in packs]
     assert [pack.structural_key for pack in repacked] == [key for key in keys for _ in range(2)]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,13 @@ def sent_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(folder: Path) -> Repository:
     with RepositoryReader([folder]) as reader:
-        (found,) = reader.read()
-    return found
+        (tree,) = reader.read()
+    return tree
 
 
 def test_a_clean_work_tree_is_its_commit(repository) -> None:
-    found = read(repository.root)
-    assert (found.commit, found.dirty, found.diff, found.source) == (
+    tree = read(repository.root)
+    assert (tree.commit, tree.dirty, tree.diff, tree.source) == (
         repository.git("rev-parse", "HEAD"),
         False,
         None,
@@ -40,11 +40,11 @@ def test_changes_are_a_diff_and_untracked_files_are_dirt(repository) -> None:
     (repository.root / "other.py").write_text("")
     assert (read(repository.root).dirty, read(repository.root).diff) == (True, None)
     (repository.root / "task.py").write_text("SIZE = 2\n")
-    found = read(repository.root)
-    assert found.diff is not None and b"-SIZE = 1\n+SIZE = 2" in found.diff
-    assert (found.diff_sha256, found.diff_bytes) == (hashlib.sha256(found.diff).hexdigest(), len(found.diff))
+    tree = read(repository.root)
+    assert tree.diff is not None and b"-SIZE = 1\n+SIZE = 2" in tree.diff
+    assert (tree.diff_sha256, tree.diff_bytes) == (hashlib.sha256(tree.diff).hexdigest(), len(tree.diff))
     repository.git("checkout", "-q", "task.py")
-    (repository.root / "changes.diff").write_bytes(found.diff)
+    (repository.root / "changes.diff").write_bytes(tree.diff)
     repository.git("apply", "changes.diff")
     assert (repository.root / "task.py").read_text() == "SIZE = 2\n"
 
@@ -57,8 +57,8 @@ def test_credentials_are_not_in_the_diff(repository) -> None:
     (repository.root / ".env").write_text("PASSWORD=hunter2\n")
     (repository.root / "keys" / "Server.PEM").write_text("hunter3\n")
     (repository.root / "task.py").write_text("SIZE = 2\n")
-    found = read(repository.root)
-    assert found.diff is not None and b"SIZE = 2" in found.diff and b"hunter" not in found.diff
+    tree = read(repository.root)
+    assert tree.diff is not None and b"SIZE = 2" in tree.diff and b"hunter" not in tree.diff
 
 
 def test_modules_are_in_the_diff_whatever_their_names(repository) -> None:
@@ -76,8 +76,8 @@ def test_modules_are_in_the_diff_whatever_their_names(repository) -> None:
 def test_of_a_large_diff_hash_and_size_are_known(repository, monkeypatch) -> None:
     monkeypatch.setattr(repositories, "MAX_DIFF_BYTES", 1000)
     (repository.root / "notes.md").write_text("line\n" * 1000)
-    found = read(repository.root)
-    assert found.diff is None and found.diff_bytes > 5000 and len(found.diff_sha256 or "") == 64
+    tree = read(repository.root)
+    assert tree.diff is None and tree.diff_bytes > 5000 and len(tree.diff_sha256 or "") == 64
 
 
 def test_a_detached_work_tree_beside_the_repository(repository, tmp_path) -> None:
@@ -105,14 +105,14 @@ def test_git_that_warns_much_is_not_waited_for(repository, monkeypatch) -> None:
     repository.git("config", "core.autocrlf", "input")
     repository.git("config", "core.safecrlf", "warn")
     monkeypatch.setattr(repositories, "TIMEOUT_SECONDS", 60.0)
-    found = read(repository.root)
-    assert found.problem is None and found.diff is not None and found.diff.count(b"+b") == 600
+    tree = read(repository.root)
+    assert tree.problem is None and tree.diff is not None and tree.diff.count(b"+b") == 600
 
 
 def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = read(repository.root)
-    assert found.commit is None and found.source is None and "cannot run git" in (found.problem or "")
+    tree = read(repository.root)
+    assert tree.commit is None and tree.source is None and "cannot run git" in (tree.problem or "")
     said: list[str] = []
     assert (
         json.loads(json.loads(make_job_environment(repository.root, said.append))["env_vars"][CODE_VARIABLE])["commit"]
@@ -123,22 +123,28 @@ def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path
     assert said[1].endswith(f"{tmp_path.resolve()} is in no repository")
 
 
-def test_git_that_fails_without_a_message_is_named_with_its_exit_code(repository, monkeypatch, tmp_path) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "git").write_text("#!/bin/sh\nexit 3\n")
-    (tools / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    found = read(repository.root)
-    assert found.commit is None and "git status" in (found.problem or "") and "exit code 3" in (found.problem or "")
+@pytest.fixture
+def replace_git(monkeypatch, tmp_path) -> Callable[[str], None]:
+    """Put a shell script in the place of git."""
+
+    def replace(script: str) -> None:
+        tools = tmp_path / "tools"
+        tools.mkdir()
+        (tools / "git").write_text(f"#!/bin/sh\n{script}\n")
+        (tools / "git").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+
+    return replace
 
 
-def test_git_that_hangs_is_left(repository, monkeypatch, tmp_path) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "git").write_text("#!/bin/sh\necho warning: slow >&2\nexec sleep 60\n")
-    (tools / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+def test_git_that_fails_without_a_message_is_named_with_its_exit_code(repository, replace_git) -> None:
+    replace_git("exit 3")
+    tree = read(repository.root)
+    assert tree.commit is None and "git status" in (tree.problem or "") and "exit code 3" in (tree.problem or "")
+
+
+def test_git_that_hangs_is_left(repository, replace_git, monkeypatch) -> None:
+    replace_git("echo warning: slow >&2\nexec sleep 60")
     monkeypatch.setattr(repositories, "TIMEOUT_SECONDS", 0.2)
     assert read(repository.root) == Repository(root=repository.root, problem="git status took longer than 0.2 s")
 
@@ -154,8 +160,8 @@ def test_a_repository_without_a_commit_and_a_folder_without_a_repository(tmp_pat
 def test_each_work_tree_is_read_once_and_what_lies_in_another_belongs_to_it(repository, tmp_path) -> None:
     (repository.root / "deep" / "er").mkdir(parents=True)
     with RepositoryReader([repository.root / "deep" / "er", repository.root, tmp_path, tmp_path / "no"]) as reader:
-        found = reader.read()
-    assert [tree.root for tree in found] == [repository.root, tmp_path.resolve()]
+        trees = reader.read()
+    assert [tree.root for tree in trees] == [repository.root, tmp_path.resolve()]
 
 
 @pytest.fixture
@@ -175,16 +181,16 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_job_knows_commit_and_changes_of_where_it_was_submitted(repository, job) -> None:
     (repository.root / "task.py").write_text("SIZE = 2\n")
     there = read(repository.root)
-    found = job(json.loads(make_job_environment(repository.root))["env_vars"][CODE_VARIABLE])
-    assert (found.commit, found.dirty, found.diff, found.source) == (there.commit, True, there.diff, "job")
+    tree = job(json.loads(make_job_environment(repository.root))["env_vars"][CODE_VARIABLE])
+    assert (tree.commit, tree.dirty, tree.diff, tree.source) == (there.commit, True, there.diff, "job")
 
 
 def test_a_job_is_sent_hash_and_size_of_a_diff_that_is_too_large(repository, job, monkeypatch) -> None:
     monkeypatch.setattr(repositories, "MAX_JOB_DIFF_BYTES", 50)
     (repository.root / "task.py").write_text("SIZE = 2\n")
     there = read(repository.root)
-    found = job(json.loads(make_job_environment(repository.root))["env_vars"][CODE_VARIABLE])
-    assert (found.diff, found.diff_sha256, found.diff_bytes) == (None, there.diff_sha256, there.diff_bytes)
+    tree = job(json.loads(make_job_environment(repository.root))["env_vars"][CODE_VARIABLE])
+    assert (tree.diff, tree.diff_sha256, tree.diff_bytes) == (None, there.diff_sha256, there.diff_bytes)
 
 
 def test_what_a_job_was_sent_with_counts_in_its_own_folder_only(repository, tmp_path, monkeypatch) -> None:
@@ -202,5 +208,5 @@ KEYS = ("commit", "dirty", "diff", "diff_sha256", "diff_bytes")
 
 @given(sent=st.text() | st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, json_values)).map(json.dumps))
 def test_nonsense_sent_with_a_job_is_said_and_no_error(sent: str) -> None:
-    found = repositories._parse_description(Path("/job"), sent)
-    assert found.commit is None and found.diff is None and found.problem
+    tree = repositories._parse_description(Path("/job"), sent)
+    assert tree.commit is None and tree.diff is None and tree.problem

@@ -175,7 +175,7 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
     shown = page.read("[...document.querySelectorAll('#comparison tbody tr')].map(e => ({...e.dataset}))")
     result = summarize(SweepState.load(built.folder))
     first, second = (Side(result, result.rows[c]) for c in pair)
-    assert [one["group"] for one in shown] == list(LENGTH_GROUPS)
+    assert [comparison["group"] for comparison in shown] == list(LENGTH_GROUPS)
     tested = compare_sides(first, second, make_question(first, second, LENGTH_GROUPS[0]), "")
     said = page.read("document.querySelector('#comparison .verdict').textContent")
     names = {"first": f"#{first.row.number} ", "second": f"#{second.row.number} "}

@@ -55,9 +55,9 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     write, early = ObjectStore.write, []
 
     def write_late(store, name, content):
-        fields = [decode_record(line).fields for line in content.splitlines()] if name.startswith("ledger/") else []
-        named = [one["file"] for one in fields if "file" in one]
-        named += [f"weights/{file['name']}" for one in fields for file in one.get("weights", ())]
+        records = [decode_record(line).fields for line in content.splitlines()] if name.startswith("ledger/") else []
+        named = [fields["file"] for fields in records if "file" in fields]
+        named += [f"weights/{file['name']}" for fields in records for file in fields.get("weights", ())]
         early.extend(name for name in named if not (storage / "trained" / name).exists())
         write(store, name, content)
 
@@ -68,8 +68,8 @@ def test_workers_that_share_no_folder_with_the_driver(machine, tmp_path, monkeyp
     folder = tmp_path / "driver/lengthwise/storage/file" / str(storage)[1:] / "trained"
     assert not early  # what a record names is there before it
     assert curves(folder).equals(curves(tmp_path / "alone/trained"))
-    resumed = [found for first, step, found in began if not first and step == 4]  # reported again, from a checkpoint
-    assert len(resumed) == 3 and all("step-000000000006.ckpt" in found for found in resumed)
+    resumed = [names for first, step, names in began if not first and step == 4]  # reported again, from a checkpoint
+    assert len(resumed) == 3 and all("step-000000000006.ckpt" in names for names in resumed)
     assert not list(folder.glob("checkpoints/*/*.ckpt"))
     exported = lengthwise("export", f"file://{storage}/trained", "--weights", tmp_path / "weights")
     assert exported.returncode == 0 and len(list((tmp_path / "weights").iterdir())) == 6, exported.stderr
