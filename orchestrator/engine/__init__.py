@@ -3,6 +3,6 @@
 engine.py          the trainer `Engine`: builds, describes and trains packs
 environment.py     what a record says about the machine and its libraries
 engine_streams.py  which random streams two members share
-start_shares.py    averages that are still mostly initial weights
+initial_shares.py  averages that are still mostly initial weights
 heap.py            freed memory stays in the process
 """

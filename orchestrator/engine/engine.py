@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.code.user_code import DATA, CodeSource
 from orchestrator.engine.environment import read_environment
-from orchestrator.engine.start_shares import InitialWeightShares, describe_start_shares
+from orchestrator.engine.initial_shares import InitialWeightShares, describe_initial_shares
 from orchestrator.errors import UserError
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost
@@ -95,7 +95,7 @@ class Engine:
             trained=trained_lengths,
             technical=tuple(list_technical_keys(member)),
             axis=member.evaluation.axis,
-            start_shares=_compute_start_shares(member),
+            start_shares=_compute_initial_shares(member),
             task_module=type(task).__module__.partition(".")[0],
         )
 
@@ -127,7 +127,7 @@ class Engine:
     def find_local_problems(self, members: Iterable[MemberConfig]) -> list[Problem]:
         """Return a problem for each data file that is missing on this machine or differs from the record."""
         tasks = dict.fromkeys(member.task for member in members)
-        return [problem.with_key_prefix("task") for task in tasks for problem in task.data_problems()]
+        return [problem.with_key_prefix("task") for task in tasks for problem in task.find_data_problems()]
 
     def find_initial_weight_problems(self, member: MemberConfig, seeds: Collection[int]) -> list[Problem]:
         """Return a problem for each seed whose file of initial weights is missing or does not fit."""
@@ -208,7 +208,7 @@ class Engine:
             unused_warnings.append(("training.loss", idle_losses[0]))
 
         # An average of initial weights and a partly read file train without an error; only the curves would show them.
-        shares = describe_start_shares((member.steps, _compute_start_shares(member)) for member in members)
+        shares = describe_initial_shares((member.steps, _compute_initial_shares(member)) for member in members)
         average_warnings = ((f"training.averages.{label}", sentence) for label, sentence in shares.items())
         partial_starts = filter(None, (member.describe_partial_initial_weights() for member in members))
         return [
@@ -263,7 +263,7 @@ class Engine:
     # Comparisons ------------------------------------------------------------------------------------------------------
 
     def describe_parameters(self, resolved: Mapping[str, Any]) -> str | None:
-        """Return the declared parameters of a model; None if it cannot be built or overrides `initial`."""
+        """Return the declared parameters of a model; None if it cannot be built or overrides `make_initial_values`."""
         from trainers.models.model import Model
 
         # A bug fix since the recording may have changed the parameters.
@@ -274,8 +274,8 @@ class Engine:
         except ConfigError:
             return None
 
-        # With an `initial` of its own a model may draw other weights for the same parameters.
-        if type(member.model).initial is not Model.initial:
+        # With `make_initial_values` of its own, a model may draw other weights for the same parameters.
+        if type(member.model).make_initial_values is not Model.make_initial_values:
             return None
         initial = member.training.initial
         return repr((tuple(member.model.parameters(member.task)), initial and make_identity(initial)))
@@ -309,13 +309,13 @@ class Engine:
         )
 
 
-def _compute_start_shares(member: MemberConfig) -> InitialWeightShares:
+def _compute_initial_shares(member: MemberConfig) -> InitialWeightShares:
     """Return (share, remedy) of each average that consists mostly of initial weights even after the last step."""
     steps = member.steps
     averages = member.training.averages
-    shares = {label: average.start_share(steps) for label, average in averages.items()}
+    shares = {label: average.compute_initial_share(steps) for label, average in averages.items()}
     large_shares = {label: share for label, share in shares.items() if share > LARGE_SHARE}
-    return {label: (share, averages[label].start_remedy(steps)) for label, share in large_shares.items()}
+    return {label: (share, averages[label].suggest_lower_share(steps)) for label, share in large_shares.items()}
 
 
 def choose_start_checkpoints(

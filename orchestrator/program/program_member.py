@@ -37,7 +37,7 @@ class ProgramSettings(Settings):
     )
     member_minutes: float | None = setting(None, above=0.0, help="how long a member trains, for `plan`")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem unless exactly one of command, function and imported is given, and problems of its text."""
         # With two of them it would be unclear which one trains.
         starts = [name for name in ("command", "function", "imported") if getattr(self, name) is not None]
@@ -102,7 +102,7 @@ class ProgramEvaluation(Settings):
     averages: tuple[str, ...] = setting((RAW,), help="the weight averages that are reported")
     axis: str = setting("length", technical=True, help="the unit of lengths in figures, such as depth or digits")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of metrics, of repeated lengths and averages, and of trained lengths."""
         # Lengths and averages are axes of the recorded arrays.
         for name in ("lengths", "averages"):
@@ -160,7 +160,7 @@ class ProgramMember(Settings):
     evaluation: ProgramEvaluation = setting(kind=ProgramEvaluation)
     seed: int = setting(0, low=0, below=2**63, member=True, help="given to the program")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of placeholders without a value, and of a trained length that the config does not have."""
         yield from find_unknown_placeholders(self.program.words, list_dotted_keys(self.config))
         trained = self.evaluation.trained_lengths

@@ -6,7 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from orchestrator.engine.start_shares import describe_start_shares
+from orchestrator.engine.initial_shares import describe_initial_shares
 from orchestrator.errors import LedgerError
 from orchestrator.interface.measurements import Measurements, read_measurements
 from orchestrator.record.files.curve_tables import COLUMNS
@@ -173,7 +173,7 @@ def _describe_averages(state: SweepState) -> list[str]:
         )
         for configuration in state.configurations.values()
     )
-    return [*describe_start_shares(steps_and_shares).values()]
+    return [*describe_initial_shares(steps_and_shares).values()]
 
 
 def _describe_repeated_steps(state: SweepState) -> list[str]:

@@ -161,7 +161,7 @@ def _make_request(
     if not trained_members:
         raise UserError(f"configuration {format_label(configuration.number)} has no weights: all of its seeds failed")
     first_member = trained_members[0]
-    if problems := [*first_member.task.data_problems()]:
+    if problems := [*first_member.task.find_data_problems()]:
         raise _make_error(configuration, ConfigError(problem.with_key_prefix("task") for problem in problems))
 
     # These fields identify an evaluation, so that it is not repeated.

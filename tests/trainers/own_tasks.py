@@ -136,10 +136,10 @@ class Spoken(Last):
     def score_batch(self, forward: Forward, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         (length,) = lengths
         prompt = Batch(batch.tokens[..., :2], batch.tokens[..., :2])
-        logits, cache = forward.start(prompt, length + 1)
+        logits, cache = forward.prefill(prompt, length + 1)
         said = [logits[:, :, -1:].argmax(dim=-1)]
         for _ in range(length - 2):
-            logits, cache = forward.extend(cache, said[-1])
+            logits, cache = forward.decode(cache, said[-1])
             said.append(logits.argmax(dim=-1))
         found = torch.cat(said, dim=-1)
         wanted = batch.tokens[..., torch.arange(length - 1) % 2]
@@ -196,7 +196,7 @@ class Bag(Model):
             Parameter(name="scale", shape=(1,), std=0.0, mean=1.0),
         )
 
-    def operations(self, task: Task, rows: int, positions: int) -> float:
+    def count_operations(self, task: Task, rows: int, positions: int) -> float:
         return 2.0 * rows * positions * TOKENS
 
     def logits(

@@ -78,7 +78,7 @@ def find_ineffective_stage_problems(curriculum: Curriculum, task: Task) -> Itera
         )
         allowed = "null, or task settings with two or more stages"
         yield Problem(key="training.curriculum", given=curriculum.name, message=message, allowed=allowed)
-    yield from (problem.with_key_prefix("task") for problem in task.staged_problems())
+    yield from (problem.with_key_prefix("task") for problem in task.find_staged_problems())
 
 
 def _find_name_problems(criterion: Criterion, task: Task, model: Model, averages: Collection[str]) -> Iterator[Problem]:

@@ -50,7 +50,7 @@ class InitialWeights(Settings):
     )
     source: str | None = setting(None, pinned_by="sha256", technical=True, help="the name of these weights in tables")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of seeds that are not numbers, and of hashes that are invalid or do not match the files."""
         if isinstance(self.file, dict):
             for seed in [seed for seed in self.file if not re.fullmatch(r"0|[1-9][0-9]*", seed)]:

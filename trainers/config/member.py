@@ -96,7 +96,7 @@ class TrainingConfig(Settings):
         """The bytes of a weight."""
         return 8 if self.dtype == "float64" else 4
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of more slices than rows, of bfloat16 products with float64, and of the label `raw`."""
         if self.accumulation > self.batch_size:
             allowed = f"<= batch_size ({self.batch_size})"
@@ -129,7 +129,7 @@ class EvaluationConfig(Settings):
         None, kind="metric", labelled=True, identifies=False, help="metrics beside those of the task, by label"
     )
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of invalid labels, and of lengths that are neither `all` nor a list of distinct lengths."""
         # A label names the metric in YAML, tables and figures.
         for label in (label for label in self.added_metrics if not re.fullmatch(r"\w[\w-]*", label)):
@@ -220,7 +220,7 @@ class MemberConfig(Settings):
                 yield Problem(key=f"training.{name}", given=given, message=message, allowed="null")
 
         # A model declares what it supports; other combinations would fail during training or give wrong results.
-        for problem in self.model.task_problems(self.task):
+        for problem in self.model.find_task_problems(self.task):
             yield problem.with_key_prefix("model")
         if self.task.has_groups and not self.model.supports_groups:
             message = f"{self.model.name} does not support the token groups of the task {self.task.name}"
@@ -289,7 +289,7 @@ class MemberConfig(Settings):
         if (direction := getattr(metric, "direction", None)) not in DIRECTIONS:
             message = f"the better direction of the metric {metric.name} is {direction!r}"
             yield Problem(key="", given=direction, message=message, allowed=", ".join(DIRECTIONS))
-        yield from metric.task_problems(self.task)
+        yield from metric.find_task_problems(self.task)
 
     @property
     def steps(self) -> int:

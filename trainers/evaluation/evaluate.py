@@ -268,7 +268,7 @@ def choose_piece_sizes(pack: Pack, batch: Batch) -> tuple[int, int]:
     logit_count = positions * pack.task.outputs
     cache_size = positions * pack.model.cache_size_per_token if generates else 0
     score_count = 0 if generates else pack.model.scores_per_pair * positions**2
-    operations = pack.model.operations(pack.task, 1, positions)
+    operations = pack.model.count_operations(pack.task, 1, positions)
 
     # Rows come first and do not depend on the number of members, because other pieces could give other bits.
     score_limit = SCORES_PER_PASS if on_cpu else SCORES_PER_PASS_ON_GPU

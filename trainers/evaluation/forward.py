@@ -47,13 +47,13 @@ class Forward:
         with self._autocast():
             return self._cast(self.model.logits(self.weights, batch, self.noise, self.form, record))
 
-    def start(self, batch: Batch, width: int) -> tuple[Tensor, Cache]:
+    def prefill(self, batch: Batch, width: int) -> tuple[Tensor, Cache]:
         """Return logits (M, B, T, V), and a KV cache of up to `width` positions."""
         with self._autocast():
-            logits, cache = self.model.start(self.weights, batch, width, self.noise, self.form)
+            logits, cache = self.model.prefill(self.weights, batch, width, self.noise, self.form)
         return self._cast(logits), cache
 
-    def extend(
+    def decode(
         self,
         cache: Cache,
         tokens_MBT: Tensor,
@@ -66,10 +66,12 @@ class Forward:
         cache; None means all earlier positions. No token sees later positions.
         """
         with self._autocast():
-            logits, cache = self.model.extend(
+            logits, cache = self.model.decode(
                 self.weights, cache, tokens_MBT, ids_MBT, visible_MBK, self.noise, self.form
             )
         return self._cast(logits), cache
+
+    start, extend = prefill, decode  # the names until 2.0.0
 
     def attention(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return the attention weights (M, B, H, T, K) of every layer; empty for a model without attention weights."""

@@ -215,7 +215,7 @@ class _CachedText:
 
         # The logits of the first generated token are those of the last real token of the prompt.
         prompt_inputs = (None if values is None else values[..., : self.prompt_length] for values in (ids, groups))
-        logits, self.cache = forward.start(Batch(prompt_MBP, prompt_MBP, *prompt_inputs), total)
+        logits, self.cache = forward.prefill(Batch(prompt_MBP, prompt_MBP, *prompt_inputs), total)
         self.logits = logits[:, :, -1] if lengths is None else _select_logits(logits, lengths - 1)
 
     def read_prompt(self) -> Tensor:
@@ -233,7 +233,7 @@ class _CachedText:
             group = self.groups[..., column]
             is_visible = (self.groups == group) | (self.groups == 0) | (group == 0)
             visible = is_visible if visible is None else visible & is_visible
-        logits, self.cache = self.forward.extend(self.cache, token_MB[..., None], ids, visible)
+        logits, self.cache = self.forward.decode(self.cache, token_MB[..., None], ids, visible)
         return logits[:, :, -1]
 
 
@@ -323,7 +323,7 @@ class _CachedStates:
         self.next_id = ids[..., -1] + 1
         self.visible: Tensor | None = None
         if self.logits is None or ids.shape[-1] > self.shared:  # states overwrite the keys behind the shared tokens
-            logits, self.cache = self.forward.start(Batch(self.prompt, self.prompt, ids=ids), self.total)
+            logits, self.cache = self.forward.prefill(Batch(self.prompt, self.prompt, ids=ids), self.total)
             self.logits = logits[:, :, -1]
         self.cache = self.cache.truncate(ids.shape[-1])
         return self.logits
@@ -332,7 +332,7 @@ class _CachedStates:
         """Make a state the previous state; return the logits (M, B, V) of the first token of the next state."""
         # The cache keeps the pads of a short state; they are masked, and ids continue after its last real token.
         ids = torch.arange(self.shared, self.shared + self.width, device=state_MBW.device).expand_as(state_MBW)
-        logits, self.cache = self.forward.extend(self.cache.truncate(self.shared), state_MBW, ids)
+        logits, self.cache = self.forward.decode(self.cache.truncate(self.shared), state_MBW, ids)
         length_MB = length_MB.clamp(min=1)
         self.next_id = self.shared + length_MB
         columns = torch.arange(self.total, device=state_MBW.device)
@@ -341,7 +341,7 @@ class _CachedStates:
 
     def append_token(self, token_MB: Tensor) -> Tensor:
         """Append a token to each row; return the logits (M, B, V) of the next token."""
-        logits, self.cache = self.forward.extend(self.cache, token_MB[..., None], self.next_id[..., None], self.visible)
+        logits, self.cache = self.forward.decode(self.cache, token_MB[..., None], self.next_id[..., None], self.visible)
         self.next_id = self.next_id + 1
         return logits[:, :, -1]
 

@@ -106,6 +106,7 @@ class Metric(Settings, ABC):
 
     trial_task: ClassVar[Mapping[str, Any]] = {}  # a small task for `trainers.check`, if copy_string does not fit
     direction: ClassVar[str]
+    former_names = Settings.former_names | {"task_problems": "find_task_problems"}
     draws: ClassVar[int] = 0  # answers sampled for each row; metrics that sample make it a setting
 
     @abstractmethod
@@ -123,7 +124,7 @@ class Metric(Settings, ABC):
         """Return the lengths at which the metric is defined, by default all; other lengths are not recorded."""
         return lengths
 
-    def task_problems(self, task: Task) -> Iterator[Problem]:
+    def find_task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems of this metric with a task.
 
         By default a problem if it samples answers and the task has none, or if it reads logits and the task scores

@@ -56,7 +56,7 @@ class AttentionOnly(Model):
         "auto", choices=("auto", "plain", "table"), help="how logits are computed; auto: table if it is exact"
     )
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem of a repeated dropout site, and of a table form that is not exact."""
         yield from find_repeated_name_problems("dropout_sites", self.dropout_sites)
         if self.form == "table" and (reason := self._explain_inexact_table()):
@@ -111,7 +111,7 @@ class AttentionOnly(Model):
             ]
         return tuple(parameters)
 
-    def operations(self, task: Task, rows: int, positions: int) -> float:
+    def count_operations(self, task: Task, rows: int, positions: int) -> float:
         """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
         # The tables are computed once for each pass, whatever its number of rows.
         v = task.outputs

@@ -37,7 +37,7 @@ class LinearAttention(Model):
     encoding: str = setting("rpe", choices=("ape", "rpe"), help="absolute or relative positional vectors")
     free_value: bool = setting(False, help="also train v of the relative form, from random initial values")
 
-    def task_problems(self, task: Task) -> Iterator[Problem]:
+    def find_task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield a problem unless the task is ring regression."""
         if not isinstance(task, RingRegression):
             message = "returns coefficients, not logits"
@@ -53,7 +53,7 @@ class LinearAttention(Model):
         names = ("u", "v") if self.free_value else ("u",)
         return (vectors, *(Parameter(name=name, shape=(self.width,), std=std, decay=False) for name in names))
 
-    def operations(self, task: Task, rows: int, positions: int) -> float:
+    def count_operations(self, task: Task, rows: int, positions: int) -> float:
         """Return the operations (twice the multiply-adds) of a forward pass."""
         return 2.0 * positions * self.width * (positions if self.encoding == "ape" else 1)
 

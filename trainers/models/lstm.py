@@ -40,7 +40,7 @@ class Lstm(Model):
     dropout: float = dropout_rate()
     dropout_sites: tuple[str, ...] = dropout_sites(("embedding", "residual"))
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem if dropout should act on attention, and problems of repeated sites."""
         if "attention" in self.dropout_sites:
             given = list(self.dropout_sites)
@@ -62,7 +62,7 @@ class Lstm(Model):
             uniform_parameter("head_bias", (task.outputs,), -bound, bound, decay=False),
         )
 
-    def operations(self, task: Task, rows: int, positions: int) -> float:
+    def count_operations(self, task: Task, rows: int, positions: int) -> float:
         """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
         h = self.hidden or self.width
         return 2.0 * rows * positions * (4 * h * (self.width + h) + h * task.outputs)

@@ -31,13 +31,21 @@ class Model(Settings, ABC):
     supports_bfloat16: ClassVar[bool] = True  # whether `training.compute_dtype` may be bfloat16
     # When its steps are compiled: `auto`, if it saves time; `asked`, only with `compile: true`; or `never`.
     compiling: ClassVar[str] = "auto"
+    former_names = Settings.former_names | {
+        "operations": "count_operations",
+        "task_problems": "find_task_problems",
+        "problems_of_new": "find_new_member_problems",
+        "initial": "make_initial_values",
+        "start": "prefill",
+        "extend": "decode",
+    }
 
     @abstractmethod
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the trained parameters for this task."""
 
     @abstractmethod
-    def operations(self, task: Task, rows: int, positions: int) -> float:
+    def count_operations(self, task: Task, rows: int, positions: int) -> float:
         """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
 
     @abstractmethod
@@ -84,7 +92,7 @@ class Model(Settings, ABC):
         """The metrics of the model that are means of values recorded by its layers under these names."""
         return ()
 
-    def task_problems(self, task: Task) -> Iterator[Problem]:
+    def find_task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems of this model with a task."""
         return iter(())
 
@@ -99,8 +107,6 @@ class Model(Settings, ABC):
         if isinstance(position := getattr(self, "position", None), Position):
             yield from position.find_new_member_problems()
 
-    problems_of_new = find_new_member_problems  # the name until 2.0.0
-
     def choose_form(self, task: Task) -> str:
         """Return which of several equivalent computations `logits` uses."""
         return "plain"
@@ -109,7 +115,7 @@ class Model(Settings, ABC):
         """Return why the members of a pack are computed one after another; None if all are computed at once."""
         return None
 
-    def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
+    def make_initial_values(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
         """Return initial values (S, *shape) by name, for parameters not drawn as their `Parameter` declares."""
         return {}
 
@@ -120,13 +126,13 @@ class Model(Settings, ABC):
         """
         return {}
 
-    def start(
+    def prefill(
         self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
     ) -> tuple[Tensor, "Cache"]:
         """Return the logits (M, B, T, V) of a batch, and a cache for `width` tokens; by default of tokens only."""
         return self.logits(weights, batch, noise, form), Cache(batch=batch, width=width)
 
-    def extend(
+    def decode(
         self,
         weights: Mapping[str, Tensor],
         cache: "Cache",

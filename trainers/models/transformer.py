@@ -67,21 +67,21 @@ class Transformer(Model):
         False, help="weight decay acts on all parameters of two dimensions: embeddings and position vectors, too"
     )
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of the number of heads, of an odd width of a gated MLP, and of repeated names."""
         if self.head_width is None and self.width % self.heads:
             message = f"{self.heads} does not divide width {self.width}"
             yield Problem(key="heads", given=self.heads, message=message, allowed="a divisor of width, or a head_width")
         else:
             # An encoding may need heads of an even width, so it is asked only if the width is valid.
-            yield from self.position.head_problems(self.heads, self.head_width_used)
+            yield from self.position.find_head_problems(self.heads, self.head_width_used)
         if self.mlp == "gated" and self.hidden is not None and self.hidden % 2:
             message = "is odd, but mlp: gated halves it"
             yield Problem(key="hidden", given=self.hidden, message=message, allowed="an even number")
         yield from find_repeated_name_problems("biases", self.biases)
         yield from find_repeated_name_problems("dropout_sites", self.dropout_sites)
 
-    def task_problems(self, task: Task) -> Iterator[Problem]:
+    def find_task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems with a task that needs a causal model, generates texts or has other outputs than inputs."""
         # While a text is generated its later tokens do not exist yet.
         if task.causal and not self.causal:
@@ -96,7 +96,7 @@ class Transformer(Model):
         if self.tied and task.inputs != task.outputs:
             message = f"the task has {task.inputs} input tokens and {task.outputs} output tokens"
             yield Problem(key="tied", given=True, message=message, allowed="false")
-        yield from self.position.task_problems(task)
+        yield from self.position.find_task_problems(task)
 
     @property
     def head_width_used(self) -> int:
@@ -167,7 +167,7 @@ class Transformer(Model):
         if not self.tied:
             yield Parameter(name="head", shape=(width, task.outputs), std=std)
 
-    def operations(self, task: Task, rows: int, positions: int) -> float:
+    def count_operations(self, task: Task, rows: int, positions: int) -> float:
         """Return the operations (twice the multiply-adds) of a forward pass over `rows` rows of `positions` tokens."""
         # A gated MLP halves its hidden width before the second map, so it has one and a half maps.
         width = self.width
@@ -193,12 +193,12 @@ class Transformer(Model):
         self._compute_logits(self._make_full_pass(weights, batch, noise, watcher=watcher))
         return tuple(watcher.layers)
 
-    def start(
+    def prefill(
         self, weights: Mapping[str, Tensor], batch: Batch, width: int, noise: Noise | None, form: str
     ) -> tuple[Tensor, Cache]:
         """Return logits and KV cache of a batch. Raises ValueError for more tokens than `width`."""
         if not self._has_cache:
-            return super().start(weights, batch, width, noise, form)
+            return super().prefill(weights, batch, width, noise, form)
         m, b, t = batch.tokens.shape
         if t > width:
             raise ValueError(f"{t} tokens do not fit into a cache of {width}")
@@ -209,7 +209,7 @@ class Transformer(Model):
         forward_pass = self._make_pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups)
         return self._compute_logits(forward_pass, state.layers), Cache(batch=batch, width=width, state=state)
 
-    def extend(
+    def decode(
         self,
         weights: Mapping[str, Tensor],
         cache: Cache,
@@ -221,7 +221,7 @@ class Transformer(Model):
     ) -> tuple[Tensor, Cache]:
         """Return logits of the following tokens, and the extended KV cache; the old cache is overwritten."""
         if not self._has_cache:
-            return super().extend(weights, cache, tokens_MBT, ids_MBT, visible_MBK, noise, form)
+            return super().decode(weights, cache, tokens_MBT, ids_MBT, visible_MBK, noise, form)
 
         # The encoding may have replaced the ids (`randomized`), so the cache keeps those that were assigned.
         extended = cache.append(tokens_MBT, ids_MBT)

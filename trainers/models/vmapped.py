@@ -42,7 +42,7 @@ class Vmapped(Model):
     """
 
     compiling = "never"  # a module may have graph breaks
-    supports_groups = True  # if the module asks for them, which `task_problems` checks
+    supports_groups = True  # if the module asks for them, which `find_task_problems` checks
     supports_bfloat16 = False  # the module chooses its dtypes itself
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Vmapped(Model):
         """Return why vmap cannot run the module, None if it can."""
         return _try_build(self, _get_sizes(task), task.causal).loop_reason
 
-    def task_problems(self, task: Task) -> Iterator[Problem]:
+    def find_task_problems(self, task: Task) -> Iterator[Problem]:
         """Yield problems of the module with this task, by calling it on a few tokens."""
         key = "module" if "module" in type(self).__dataclass_fields__ else "name"
         trial = _try_build(self, _get_sizes(task), task.causal)
@@ -119,7 +119,7 @@ class Vmapped(Model):
             for is_map in (value.dim() > 1 and id(value) not in tables,)
         )
 
-    def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
+    def make_initial_values(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
         """Return the initial weights of the module built after `torch.manual_seed(seed)`, for every seed."""
         sizes = _get_sizes(task)
         # The module draws from torch's own generator, so every seed needs a build.
@@ -141,7 +141,7 @@ class Vmapped(Model):
             if first.get(id(value)) != name and isinstance(value, Tensor)
         }
 
-    def operations(self, task: Task, rows: int, positions: int) -> float:
+    def count_operations(self, task: Task, rows: int, positions: int) -> float:
         """Return roughly twice the parameters at every token, without embedding tables."""
         return 2.0 * rows * positions * sum(parameter.size for parameter in self.parameters(task) if parameter.decay)
 

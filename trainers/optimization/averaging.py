@@ -35,6 +35,13 @@ class Average(Settings, ABC):
     """
 
     neutral: ClassVar[Mapping[str, float]] = {}
+    former_names = Settings.former_names | {
+        "start": "make_initial_buffers",
+        "weights": "compute_weights",
+        "start_share": "compute_initial_share",
+        "start_remedy": "suggest_lower_share",
+        "problems_of_new": "find_new_member_problems",
+    }
 
     @property
     def source(self) -> "Average":
@@ -45,18 +52,16 @@ class Average(Settings, ABC):
         """Yield problems that reject a new configuration, but not a recorded one; parameter_names: of the model."""
         return iter(())
 
-    problems_of_new = find_new_member_problems  # the name until 2.0.0
-
-    def start_share(self, steps: int) -> float:
+    def compute_initial_share(self, steps: int) -> float:
         """Return the share of the initial weights in the average after `steps` steps, from 0 to 1."""
         return 0.0
 
-    def start_remedy(self, steps: int) -> str:
+    def suggest_lower_share(self, steps: int) -> str:
         """Return as text which settings make this share large, and how to lower it."""
         return ""
 
     @abstractmethod
-    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+    def make_initial_buffers(self, theta: Tensor) -> tuple[Tensor, ...]:
         """Return the buffers before the first step."""
 
     @abstractmethod
@@ -69,7 +74,7 @@ class Average(Settings, ABC):
         """
 
     @abstractmethod
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+    def compute_weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the weights to evaluate, (M, P); layout: the columns of every parameter."""
 
 
@@ -92,7 +97,7 @@ def _count_updates(average: "Ema | Bema", steps: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _compute_log_start_share(kappa: float, rho: float, gamma: float, update_period: int, updates: int) -> float:
+def _compute_log_initial_share(kappa: float, rho: float, gamma: float, update_period: int, updates: int) -> float:
     """Return the logarithm of the product of 1 - beta_t over the updates of BEMA.
 
     Cached, because many members have the same settings.
@@ -116,7 +121,7 @@ def _explain_no_update(average: "Ema | Bema", steps: int) -> str:
 class Raw(Average):
     """The training weights themselves."""
 
-    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+    def make_initial_buffers(self, theta: Tensor) -> tuple[Tensor, ...]:
         """Return no buffers."""
         return ()
 
@@ -126,7 +131,7 @@ class Raw(Average):
         """Return no buffers."""
         return ()
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+    def compute_weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the training weights."""
         return theta
 
@@ -148,11 +153,11 @@ class Ema(Average):
             message = "1 keeps the weights that the average starts from"
             yield Problem(key="decay", given=self.decay, message=message, allowed=">= 0 and < 1")
 
-    def start_share(self, steps: int) -> float:
+    def compute_initial_share(self, steps: int) -> float:
         """Return decay^updates; 0 during the burn-in."""
         return float(self.decay ** _count_updates(self, steps)) if steps > self.burn_in else 0.0
 
-    def start_remedy(self, steps: int) -> str:
+    def suggest_lower_share(self, steps: int) -> str:
         """Return the decay that would leave 1 %."""
         if (updates := _count_updates(self, steps)) == 0:
             return _explain_no_update(self, steps)
@@ -160,7 +165,7 @@ class Ema(Average):
         decay = 1 - float(f"{1 - 0.01 ** (1 / updates):.3g}")
         return f"decay {self.decay:.6g}, updates {updates}; a decay of {decay:.12g} would leave 1 %"
 
-    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+    def make_initial_buffers(self, theta: Tensor) -> tuple[Tensor, ...]:
         """Return the average as a single buffer."""
         return (theta.clone(),)
 
@@ -171,7 +176,7 @@ class Ema(Average):
         (ema,) = buffers
         return (_apply_due(_mix(ema, theta, h["decay"], 1.0 - h["decay"]), ema, theta, step, h),)
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+    def compute_weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the average."""
         return buffers[0]
 
@@ -195,24 +200,24 @@ class Bema(Average):
 
     neutral: ClassVar[Mapping[str, float]] = {"burn_in": 0, "update_period": 1}
 
-    def start_share(self, steps: int) -> float:
+    def compute_initial_share(self, steps: int) -> float:
         """Return the product of 1 - beta_t over the updates, minus alpha_t of the last update; 0 during the burn-in."""
         if steps <= self.burn_in:
             return 0.0
         if (updates := _count_updates(self, steps)) == 0:
             return 1.0
-        log = _compute_log_start_share(self.kappa, self.rho, self.gamma, self.update_period, updates)
+        log = _compute_log_initial_share(self.kappa, self.rho, self.gamma, self.update_period, updates)
         # The correction subtracts alpha_t times the initial weights.
         alpha = (self.rho + self.gamma * updates * self.update_period) ** -self.eta if self.eta >= 0 else 0.0
         return max(0.0, math.exp(log) - alpha)
 
-    def start_remedy(self, steps: int) -> str:
+    def suggest_lower_share(self, steps: int) -> str:
         """Return as text which settings make the average follow the training weights sooner."""
         if _count_updates(self, steps) == 0:
             return _explain_no_update(self, steps)
         return f"kappa {self.kappa:g}, rho {self.rho:g}; smaller ones leave less"
 
-    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+    def make_initial_buffers(self, theta: Tensor) -> tuple[Tensor, ...]:
         """Return the EMA, the anchor theta_0 and the bias-corrected average."""
         return theta.clone(), theta.clone(), theta.clone()
 
@@ -236,7 +241,7 @@ class Bema(Average):
             _apply_due(corrected, average, theta, step, h),
         )
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+    def compute_weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the bias-corrected average of the last update."""
         return buffers[2]
 
@@ -273,7 +278,7 @@ class NormMatched(Bema):
                 close = find_nearest(name, names)
                 yield Problem(key="parameters", given=name, message=message, allowed=allowed, nearest=close)
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+    def compute_weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the raw weights with BEMA's norm for each parameter; parameters of norm zero are unchanged."""
         views = layout.views(theta)
         bema_views = layout.views(buffers[2])

@@ -23,7 +23,7 @@ class Update:
 
     theta: Tensor  # weights, (M, P)
     gradient: Tensor  # (M, P), clipped
-    state: Mapping[str, Tensor]  # the tensors that `start` or the last update returned
+    state: Mapping[str, Tensor]  # the tensors that `make_initial_state` or the last update returned
     step: Tensor  # int64 (), 1 for the first update
     rate: Tensor  # learning rate after its schedule, float64 (M, 1)
     h: Mapping[str, Tensor]  # hyperparameters of `training` and of the optimizer, (M, 1) each
@@ -52,9 +52,15 @@ class Optimizer(Settings, ABC):
     """
 
     training_keys: ClassVar[tuple[str, ...]] = ()
+    former_names = Settings.former_names | {
+        "start": "make_initial_state",
+        "checked": "list_checked_tensors",
+        "operations": "count_operations",
+        "problems_of_new": "find_new_member_problems",
+    }
 
     @abstractmethod
-    def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+    def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return the state before the first step, tensors (M, ...) by name; `theta` may be on torch's meta device.
 
         A tensor for a single parameter should have the name of the parameter in its name. `theta.new_zeros` needs less
@@ -65,19 +71,17 @@ class Optimizer(Settings, ABC):
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the new weights (M, P) and the new state, without changing tensors of `inputs`."""
 
-    def checked(self, state: Mapping[str, Tensor]) -> list[Tensor]:
+    def list_checked_tensors(self, state: Mapping[str, Tensor]) -> list[Tensor]:
         """Return the tensors of the state whose non-finite entries make the member fail; by default all."""
         return list(state.values())
 
-    def operations(self, gradient: float, parameters: Sequence[Parameter]) -> float:
+    def count_operations(self, gradient: float, parameters: Sequence[Parameter]) -> float:
         """Return the estimated operations of a step of a member; gradient: the operations of its gradient."""
         return gradient
 
     def find_new_member_problems(self, parameters: Callable[[], Sequence[Parameter]]) -> Iterator[Problem]:
         """Yield problems that reject a new configuration, but not a recorded one; parameters: of its model."""
         return iter(())
-
-    problems_of_new = find_new_member_problems  # the name until 2.0.0
 
 
 def clip_gradient(gradient: Tensor, limit: Tensor) -> Tensor:

@@ -20,10 +20,12 @@ from trainers.settings.registry import register
 class Schedule(Settings, ABC):
     """Base of every schedule."""
 
+    former_names = Settings.former_names | {"step_problems": "find_step_problems"}
+
     warmup: int = setting(0, low=0, help="steps of linear warm-up")
     warmup_share: float = setting(0.0, low=0.0, high=1.0, help="linear warm-up as a share of all steps, such as 0.05")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem if the warm-up is given twice."""
         if self.warmup and self.warmup_share:
             message = "the warm-up is also given in steps"
@@ -42,8 +44,6 @@ class Schedule(Settings, ABC):
         if self.warmup > steps:
             message = f"{self.warmup} is more than training.steps"
             yield Problem(key="warmup", given=self.warmup, message=message, allowed=f"<= {steps}")
-
-    step_problems = find_step_problems  # the name until 2.0.0
 
 
 def _apply_warmup(step: Tensor, warmup: int, factor: Tensor) -> Tensor:

@@ -168,7 +168,8 @@ class TrainingState:
         WeightsError for a file that cannot be used.
         """
         # Initial weights depend on the seed only, so draw them once per seed.
-        theta = pack.layout.initial(pack.seeds_S, pack.dtype, pack.model.initial(pack.task, pack.seeds_S))
+        initial_values = pack.model.make_initial_values(pack.task, pack.seeds_S)
+        theta = pack.layout.draw_initial_weights(pack.seeds_S, pack.dtype, initial_values)
         theta = theta if pack.seed_index_M is None else theta[pack.seed_index_M]
         theta = _read_initial_weights(pack, theta) if use_initial_files else theta
 
@@ -177,7 +178,7 @@ class TrainingState:
             step=torch.zeros((), dtype=torch.int64, device=pack.device),
             theta=theta,
             optimizer=_start_optimizer(pack, theta),
-            averages=tuple(source.start(theta) for source in pack.buffer_sources),
+            averages=tuple(source.make_initial_buffers(theta) for source in pack.buffer_sources),
             failed_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
             stopped_at=torch.full((count,), -1, dtype=torch.int64, device=pack.device),
             stage=torch.zeros(count, dtype=torch.int64, device=pack.device),
@@ -272,7 +273,7 @@ def _read_initial_weights(pack: Pack, theta: Tensor) -> Tensor:
 def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
     """Return the state of the optimizer before the first step. Raises ValueError for a reserved name."""
     # A step overwrites the weights in place, and would change a state that shares their memory.
-    state = pack.optimizer.start(theta, pack.layout)
+    state = pack.optimizer.make_initial_state(theta, pack.layout)
     memory = theta.untyped_storage().data_ptr()
     state = {
         name: tensor.clone() if tensor.untyped_storage().data_ptr() == memory else tensor
@@ -307,7 +308,7 @@ def compute_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -
         raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.average_labels)}{hint}")
 
     index = pack.average_labels.index(label)
-    return pack.averages[index].weights(averages[pack.buffer_source_indices[index]], theta, pack.layout)
+    return pack.averages[index].compute_weights(averages[pack.buffer_source_indices[index]], theta, pack.layout)
 
 
 def collect_weights(pack: Pack, state: TrainingState) -> Mapping[str, Tensor]:

@@ -38,7 +38,7 @@ class Abacus(Position):
         """Whether training draws random offsets."""
         return self.max_offset > 0
 
-    def task_problems(self, task: Settings) -> Iterator[Problem]:
+    def find_task_problems(self, task: Settings) -> Iterator[Problem]:
         """Yield problems if the task has another number of digits, or no pad that can be counted."""
         digits, pad = getattr(task, "digits", None), getattr(task, "pad", None)
         if digits != self.digits:

@@ -41,6 +41,11 @@ class Position(Settings):
     """
 
     trial_task: ClassVar[Mapping[str, Any]] = {}  # a small task for checks of the class, if set_complement does not fit
+    former_names = Settings.former_names | {
+        "head_problems": "find_head_problems",
+        "task_problems": "find_task_problems",
+        "problems_of_new": "find_new_member_problems",
+    }
 
     @property
     def draws_random_numbers(self) -> bool:
@@ -80,19 +85,17 @@ class Position(Settings):
         """The metrics that are maxima of their recorded values; the others are means."""
         return frozenset()
 
-    def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
+    def find_head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Yield problems of this encoding with this number of heads of this width."""
         return iter(())
 
-    def task_problems(self, task: Settings) -> Iterator[Problem]:
+    def find_task_problems(self, task: Settings) -> Iterator[Problem]:
         """Yield problems of this encoding with a task."""
         return iter(())
 
     def find_new_member_problems(self) -> Iterator[Problem]:
         """Yield problems that reject a new configuration, but not a recorded one."""
         return iter(())
-
-    problems_of_new = find_new_member_problems  # the name until 2.0.0
 
     def parameters(self, sizes: Sizes) -> tuple[Parameter, ...]:
         """Return trained parameters shared by all layers."""

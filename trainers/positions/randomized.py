@@ -54,11 +54,11 @@ class Randomized(Position):
     score = _delegate_hook("score")
     mix = _delegate_hook("mix")
 
-    def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
+    def find_head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Yield the problems of the base."""
-        yield from map(_move_under_base, self.base.head_problems(heads, head_width))
+        yield from map(_move_under_base, self.base.find_head_problems(heads, head_width))
 
-    def task_problems(self, task: Settings) -> Iterator[Problem]:
+    def find_task_problems(self, task: Settings) -> Iterator[Problem]:
         """Yield a problem if inputs are longer than `longest`, and the problems of the base."""
         positions = getattr(task, "positions", 0)
         ids = getattr(task, "position_ids", 0)
@@ -68,7 +68,7 @@ class Randomized(Position):
         elif ids > positions:
             message = f"draws positions for up to {positions} tokens, but the task has {ids} position ids"
             yield Problem(key="position", given=self.name, message=message)
-        yield from map(_move_under_base, self.base.task_problems(task))
+        yield from map(_move_under_base, self.base.find_task_problems(task))
 
     def find_new_member_problems(self) -> Iterator[Problem]:
         """Yield a problem if the base does not work at random positions."""

@@ -20,7 +20,7 @@ class Rope(Position):
     base: float = setting(10000.0, above=1.0, help="base of the geometric series of wavelengths")
     qk_norm: bool = setting(False, help="normalize queries and keys first, without a gain")
 
-    def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
+    def find_head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Yield a problem if the head width is odd, because coordinates are rotated in pairs."""
         if head_width % 2:
             yield Problem(key="position", given="rope", message=f"rope needs an even head width, not {head_width}")

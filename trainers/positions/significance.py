@@ -37,13 +37,13 @@ class Significance(Position):
     ordinary: int | None = setting(None, low=0, help="first heads, without pairwise vectors; null: half of the heads")
     uniform: int = setting(0, low=0, help="multiplier digits with a vector for all queries; 0: significance alone")
 
-    def head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
+    def find_head_problems(self, heads: int, head_width: int) -> Iterator[Problem]:
         """Yield a problem if no head is left for significance."""
         if self.ordinary is not None and self.ordinary >= heads:
             message = f"{self.ordinary} ordinary heads of {heads} leave no head for significance"
             yield Problem(key="position.ordinary", given=self.ordinary, message=message, allowed=f"< heads ({heads})")
 
-    def task_problems(self, task: Settings) -> Iterator[Problem]:
+    def find_task_problems(self, task: Settings) -> Iterator[Problem]:
         """Yield a problem if the task has no two numbers around an operator, or no multiplier of `uniform` digits."""
         if not hasattr(task, "places"):
             message = "needs a task of two numbers around an operator"

@@ -26,7 +26,7 @@ class T5(Position):
     buckets: int = setting(32, low=4, help="number of buckets; a multiple of 4")
     max_distance: int = setting(128, low=2, help="distances from here on share one bucket; more than buckets / 2")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem if `buckets` is not a multiple of 4, or if `max_distance` is within the narrow buckets."""
         if self.buckets % 4:
             yield Problem(

@@ -27,7 +27,7 @@ class Upe(Position):
 
     uniform: int = setting(1, low=1, help="digits of the multiplier")
 
-    def task_problems(self, task: Settings) -> Iterator[Problem]:
+    def find_task_problems(self, task: Settings) -> Iterator[Problem]:
         """Yield a problem if the number of uniform positions differs from the task's number of multiplier digits."""
         return find_multiplier_problems(self.uniform, task)
 

@@ -24,7 +24,7 @@ def find_contract_problems(kind: str, cls: type[Any], base: type[Any], hints: di
     # The engine calls every class as its base class declares it; a wrong signature would only fail during training.
     declared = {field.name for field in fields(cls)}
     for name in dir(base):
-        if name.startswith("_") or name in declared:
+        if name.startswith("_") or name in declared or name in base.former_names:
             continue
         original = getattr_static(base, name)
         override = getattr_static(cls, name)

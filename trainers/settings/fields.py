@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from dataclasses import field as dataclass_field
 from enum import Enum
+from inspect import isfunction
 from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from trainers.errors import ConfigError, Problem, find_nearest
@@ -105,11 +106,20 @@ class Settings:
 
     name: ClassVar[str] = ""
     revision: ClassVar[int] = 1
+    former_names: ClassVar[dict[str, str]] = {"cross_checks": "find_combination_problems"}  # until 2.0.0 -> now
     trial_settings: ClassVar[Mapping[str, Any]] = {}  # values of required settings for `trainers.check` and tests
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Make the subclass a frozen dataclass. Raises TypeError for a reserved field name or an invalid revision."""
         super().__init_subclass__(**kwargs)
+
+        # Classes of users may override methods under their names until 2.0.0, and call those of a base class.
+        for old_name, new_name in cls.former_names.items():
+            if isfunction(method := vars(cls).get(old_name)):
+                setattr(cls, new_name, method)
+            elif old_name not in vars(cls):  # a field may have the old name
+                setattr(cls, old_name, getattr(cls, new_name))
+
         dataclass(frozen=True, kw_only=True)(cls)
         if reserved := {"name", "revision"} & {field.name for field in settings_fields(cls)}:
             raise TypeError(f"{cls.__name__} cannot have a field named {', '.join(sorted(reserved))}")
@@ -123,14 +133,16 @@ class Settings:
             value, value_problems = check_value(type(self), field, getattr(self, field.name))
             object.__setattr__(self, field.name, value)  # the dataclass is frozen
             problems += value_problems
-        if not problems:  # cross-checks may rely on valid values
-            problems += self.cross_checks()
+        if not problems:  # checks of combinations may rely on valid values
+            problems += self.find_combination_problems()
         if problems:
             raise ConfigError(problems)
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of combinations of fields that are each valid alone."""
         return iter(())
+
+    cross_checks = find_combination_problems  # the name until 2.0.0
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:

@@ -26,8 +26,6 @@ _HOMES = {  # kind -> package of its classes, module and name of their base clas
 
 S = TypeVar("S", bound=type[Any])
 
-RENAMED_METHODS = {"problems_of_new": "find_new_member_problems", "step_problems": "find_step_problems"}
-
 
 def register(kind: str, name: str) -> Callable[[S], S]:
     """Return a class decorator, used as `@register("task", "set_complement")`.
@@ -41,10 +39,6 @@ def register(kind: str, name: str) -> Callable[[S], S]:
     def add(cls: S) -> S:
         if (other_class := _classes[kind].get(name)) is not None:
             raise ValueError(f"{kind} {name!r} is registered twice: {other_class.__module__} has registered it already")
-        # Classes of users may override methods under the names that these had until 2.0.0.
-        for old_name, new_name in RENAMED_METHODS.items():
-            if old_name in vars(cls):
-                setattr(cls, new_name, vars(cls)[old_name])
         _classes[kind][name] = cls
         cls.name = name
         return cls

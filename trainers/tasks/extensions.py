@@ -99,7 +99,7 @@ class StagedTraining:
         """
         raise NotImplementedError(f"{type(self).__name__} has no sample_staged")
 
-    def staged_problems(self) -> Iterator[Problem]:
+    def find_staged_problems(self) -> Iterator[Problem]:
         """Yield problems of settings that training in stages would ignore; they are not allowed with a curriculum."""
         return iter(())
 
@@ -136,7 +136,7 @@ class StoredData:
         """Return this task with the hash of its data in its settings; unchanged if the data are missing."""
         return self
 
-    def data_problems(self) -> Iterator[Problem]:
+    def find_data_problems(self) -> Iterator[Problem]:
         """Yield problems of the task's data on this machine."""
         return iter(())
 

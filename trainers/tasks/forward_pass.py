@@ -25,7 +25,7 @@ class EvaluatedModel(Protocol):
     def cache_size_per_token(self) -> int:
         """The size of its KV cache per token, in numbers; 0 without a cache."""
 
-    def operations(self, task: Any, rows: int, positions: int) -> float:
+    def count_operations(self, task: Any, rows: int, positions: int) -> float:
         """Return the number of arithmetic operations of a forward pass."""
 
 
@@ -50,10 +50,10 @@ class ForwardPass(Protocol):
     def logits(self, batch: Batch) -> Tensor:
         """Return the logits (M, B, T, V), without recording values of the layers for metrics."""
 
-    def start(self, batch: Batch, width: int) -> tuple[Tensor, Any]:
+    def prefill(self, batch: Batch, width: int) -> tuple[Tensor, Any]:
         """Return the logits (M, B, T, V) and a KV cache with room for `width` positions."""
 
-    def extend(
+    def decode(
         self, cache: Any, tokens_MBT: Tensor, ids_MBT: Tensor | None = None, visible_MBK: Tensor | None = None
     ) -> tuple[Tensor, Any]:
         """Return the logits (M, B, T, V) of the following tokens, and the extended KV cache."""

@@ -41,7 +41,7 @@ class RingRegression(Task):
     betas: tuple[float, ...] = setting((0.5,), help="coefficients of the neighbours at distance 1, 2, ...")
     augmented: bool = setting(False, help="train on every circular shift of the window, averaged")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of a window or neighbourhood that overlaps itself, and of a target that is no Gram matrix."""
         half = (self.ring - 1) // 2
         if self.window > half + 1:

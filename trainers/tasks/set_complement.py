@@ -38,7 +38,7 @@ class SetComplement(Task):
     train_length: int = setting(5, low=1, help="trained on lengths 1..train_length")
     target: str = setting("sampled", choices=("sampled", "soft"), help="next token, or the whole distribution")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem if a training row can contain every token."""
         if self.train_length >= self.vocabulary:
             yield self._make_problem(

@@ -35,6 +35,10 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
     """
 
     causal: ClassVar[bool] = True  # scored after every prefix, so models must be causal
+    former_names = Settings.former_names | {
+        "data_problems": "find_data_problems",
+        "staged_problems": "find_staged_problems",
+    }
 
     @property
     @abstractmethod

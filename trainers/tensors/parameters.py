@@ -36,7 +36,7 @@ class Parameter:
         """Number of entries."""
         return math.prod(self.shape)
 
-    def initial(self, stream: Stream, site: int) -> Tensor:
+    def draw_initial_values(self, stream: Stream, site: int) -> Tensor:
         """Return drawn initial entries, float32 (S, size)."""
         if self.uniform:
             return self.mean + math.sqrt(12.0) * self.std * (stream.uniform(site, (self.size,)) - 0.5)
@@ -76,7 +76,9 @@ class ParameterLayout:
         """Return the flat buffer (M, P) of parameters (M, *shape) by name."""
         return torch.cat([views[p.name].reshape(len(views[p.name]), -1) for p in self.parameters], dim=1)
 
-    def initial(self, seeds_S: Tensor, dtype: torch.dtype, overrides: Mapping[str, Tensor] | None = None) -> Tensor:
+    def draw_initial_weights(
+        self, seeds_S: Tensor, dtype: torch.dtype, overrides: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
         """Return the initial weights (S, P), drawn from each seed's init stream at a site for each parameter.
 
         overrides: initial values (S, *shape) by name, instead of drawn ones. Raises ValueError for an unknown name or
@@ -94,7 +96,7 @@ class ParameterLayout:
         # The site is the index of the parameter, so an override does not change the draws of the others.
         stream = Stream(seeds_S, "init", torch.zeros((), dtype=torch.int64, device=seeds_S.device))
         pieces = [
-            overrides[p.name].reshape(len(seeds_S), -1) if p.name in overrides else p.initial(stream, site)
+            overrides[p.name].reshape(len(seeds_S), -1) if p.name in overrides else p.draw_initial_values(stream, site)
             for site, p in enumerate(self.parameters)
         ]
         pieces = [

@@ -64,8 +64,8 @@ def should_fuse_draws(member: MemberConfig, device: str) -> bool:
 
 def estimate_seconds(member: MemberConfig) -> float:
     """Return a rough estimate of the seconds that a member alone would train on a CPU core, uncompiled."""
-    forward = member.model.operations(member.task, member.training.batch_size, member.task.train_positions)
-    operations = member.training.optimizer.operations(3.0 * forward, member.model.parameters(member.task))
+    forward = member.model.count_operations(member.task, member.training.batch_size, member.task.train_positions)
+    operations = member.training.optimizer.count_operations(3.0 * forward, member.model.parameters(member.task))
     return member.training.steps * (_SECONDS_PER_STEP + operations / _OPERATIONS_PER_SECOND)
 
 

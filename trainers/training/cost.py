@@ -52,7 +52,7 @@ def estimate_member_cost(member: MemberConfig) -> Cost:
     # Activations grow linearly with the rows, so two small passes are enough to extrapolate.
     pack = Pack([member], torch.device("cpu"))
     itemsize = member.training.itemsize
-    buffers = sum(len(source.start(torch.zeros(1, 1))) for source in pack.buffer_sources)
+    buffers = sum(len(source.make_initial_buffers(torch.zeros(1, 1))) for source in pack.buffer_sources)
     rows = -(-member.training.batch_size // member.training.accumulation)
     one_row, two_rows = (count_activation_bytes(pack, count) for count in (1, 2))
 
@@ -65,7 +65,7 @@ def estimate_member_cost(member: MemberConfig) -> Cost:
 
     # The backward pass takes about twice the operations of a forward pass, hence the factor 3 below.
     forward = sum(
-        member.model.operations(member.task, *batch.tokens.shape[1:])
+        member.model.count_operations(member.task, *batch.tokens.shape[1:])
         for batch in sample_batches(pack, torch.tensor(1), member.training.batch_size, longest=True)
     )
     passes = 1 if member.training.loss is None else member.training.loss.passes
@@ -76,7 +76,7 @@ def estimate_member_cost(member: MemberConfig) -> Cost:
         + _PEAK_FACTOR * (one_row + (rows - 1) * (two_rows - one_row))  # linear, with a constant part in table form
         + evaluation_bytes
         + itemsize * cached_numbers,
-        flops_per_step=member.training.optimizer.operations(3.0 * passes * forward, pack.layout.parameters),
+        flops_per_step=member.training.optimizer.count_operations(3.0 * passes * forward, pack.layout.parameters),
     )
 
 
@@ -88,7 +88,8 @@ def count_training_state_bytes(member: MemberConfig) -> int:
     if layout.size >= 2**60:
         return 4 * layout.size * dtype.itemsize  # too large for a tensor, also on the meta device
     theta = torch.zeros(1, layout.size, dtype=dtype, device="meta")
-    return 2 * theta.nbytes + sum(buffer.nbytes for buffer in member.training.optimizer.start(theta, layout).values())
+    state = member.training.optimizer.make_initial_state(theta, layout)
+    return 2 * theta.nbytes + sum(buffer.nbytes for buffer in state.values())
 
 
 def count_activation_bytes(pack: Pack, rows: int) -> int:
@@ -150,7 +151,7 @@ def _shrink_evaluation(member: MemberConfig) -> tuple[Pack, float]:
         task.distributions[0].trained_lengths
     )
     rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) + sum(validation_samples)
-    operations = member.evaluation_passes * member.model.operations(task, rows, task.positions)
+    operations = member.evaluation_passes * member.model.count_operations(task, rows, task.positions)
     share = min(1.0, _MAX_MEASURED_OPERATIONS / operations)
 
     smaller_criteria: dict[str, Any] = {

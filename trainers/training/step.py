@@ -56,7 +56,9 @@ def compute_losses(
 
     def read_detached_average(label: str) -> Mapping[str, Tensor]:
         detached = theta.detach()
-        buffers = tuple(source.start(detached) for source in pack.buffer_sources) if averages is None else averages
+        buffers = averages
+        if buffers is None:
+            buffers = tuple(source.make_initial_buffers(detached) for source in pack.buffer_sources)
         return pack.layout.views(compute_average(pack, label, buffers, detached))
 
     # Functions instead of values, because a loss chooses which passes and averages it needs.
@@ -237,7 +239,7 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
     active_M = state.failed_at < 0
     if pack.stop_criterion is not None:
         active_M = active_M & (state.stopped_at < 0)
-    alive_M = active_M & torch.isfinite(loss_M + _sum_entries(theta, pack.optimizer.checked(updates)))
+    alive_M = active_M & torch.isfinite(loss_M + _sum_entries(theta, pack.optimizer.list_checked_tensors(updates)))
     mask = None if _are_all_known_alive(alive_M) else alive_M
 
     # Averages read the new weights, so the weights are written first.

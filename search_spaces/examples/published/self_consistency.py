@@ -37,7 +37,7 @@ class PassAtK(SampledAnswers):
 
     k: int = setting(1, low=1, help="number of answers of which any must be right; at most draws")
 
-    def cross_checks(self):
+    def find_combination_problems(self):
         """Yield a problem if there are fewer draws than k."""
         if self.k > self.draws:
             message = f"needs at least {self.k} answers, but draws is {self.draws}"

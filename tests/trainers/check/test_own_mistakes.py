@@ -145,7 +145,7 @@ def test_several_batches_may_be_a_list_and_some_without_rows(member, pack) -> No
 
 def test_initial_values_are_those_of_parameters(pack) -> None:
     class Started(Bag):
-        def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
+        def make_initial_values(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
             return {self.given_name: torch.ones(len(seeds_S), TOKENS, self.columns)}
 
         given_name: ClassVar[str] = "vectors"

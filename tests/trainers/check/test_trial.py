@@ -109,7 +109,7 @@ class Counts(Decoder):
 class Starts(Decoder):
     """Begins with weights that depend on how many seeds the pack has."""
 
-    def initial(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
+    def make_initial_values(self, task: Task, seeds_S: Tensor) -> Mapping[str, Tensor]:
         first = self.parameters(task)[0]
         return {first.name: torch.ones(len(seeds_S), *first.shape) * (1 + 1e-3 * len(seeds_S))}
 
@@ -144,13 +144,13 @@ def test_a_model_that_mixes_members_a_little_is_refused(problems, model: type[An
 class Shrinks(Average):
     """An average whose buffers lose a column."""
 
-    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+    def make_initial_buffers(self, theta: Tensor) -> tuple[Tensor, ...]:
         return (theta,)
 
     def update(self, buffers, theta, step, h):
         return (0.5 * (buffers[0] + theta[:, :-1]),)
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout) -> Tensor:
+    def compute_weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout) -> Tensor:
         return buffers[0]
 
 

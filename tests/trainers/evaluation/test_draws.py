@@ -179,7 +179,7 @@ def test_logits_of_a_generated_token_are_those_of_a_plain_pass(name: str, given:
         more = {key: values[..., :width] for key, values in extra.items() if key != "lengths"}
         more |= {"lengths": lengths + number} if "lengths" in given else {}
         batch = Batch(rows[..., :width], rows[..., :width], **more)
-        pass_logits = forward.start(batch, PROMPT + TOKENS - 1)[0]  # random positions are drawn for the whole row
+        pass_logits = forward.prefill(batch, PROMPT + TOKENS - 1)[0]  # random positions are drawn for the whole row
         at = (lengths + number - 1)[..., None, None].expand(-1, -1, 1, logits.shape[-1])
         torch.testing.assert_close(logits, pass_logits.gather(2, at)[:, :, 0], rtol=1e-10, atol=1e-10)
     assert torch.equal(text, forward.generate(prompt, NEVER, max_tokens=TOKENS, **extra))

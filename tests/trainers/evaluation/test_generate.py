@@ -79,7 +79,7 @@ def lone(forward: Forward, m: int, b: int) -> Forward:
 def logits_of(forward: Forward, tokens: list[int], total: int) -> Tensor:
     """Behind a row that is encoded as a whole; `total` is how many positions random ones are drawn for."""
     row = torch.tensor([[tokens]])
-    return forward.start(Batch(row, row), total)[0][0, 0, -1]
+    return forward.prefill(Batch(row, row), total)[0][0, 0, -1]
 
 
 def picked(forward: Forward, decoding: Decoding, logits: Tensor, number: int, most: int) -> int:
@@ -394,11 +394,11 @@ def test_an_encoding_that_looks_ahead_is_refused_where_texts_are_written() -> No
 
     for position in (StepBatches(), Randomized(longest=32, base=StepBatches())):
         model = Decoder(layers=1, width=8, heads=2, position=position)
-        (problem,) = model.task_problems(Texts())
+        (problem,) = model.find_task_problems(Texts())
         assert problem.key == "position" and "later tokens" in problem.message
-        assert not [*model.task_problems(Wide())]
+        assert not [*model.find_task_problems(Wide())]
     for one in MODELS.values():
-        assert [*one.task_problems(Texts())] == [*one.task_problems(Wide())]
+        assert [*one.find_task_problems(Texts())] == [*one.find_task_problems(Wide())]
 
 
 def test_a_forecast_measures_a_large_evaluation_on_some_rows(member, monkeypatch) -> None:
@@ -406,7 +406,7 @@ def test_a_forecast_measures_a_large_evaluation_on_some_rows(member, monkeypatch
     pack, share = cost._shrink_evaluation(asked)
     assert share == 1.0 and pack.evaluation.samples == 600
     monkeypatch.setattr(
-        cost, "_MAX_MEASURED_OPERATIONS", 2 * asked.model.operations(asked.task, 3 * 2 * 150, 24)
+        cost, "_MAX_MEASURED_OPERATIONS", 2 * asked.model.count_operations(asked.task, 3 * 2 * 150, 24)
     )  # 3 lengths, 2 averages
     pack, share = cost._shrink_evaluation(asked)
     assert pack.evaluation.samples == 150 and share == 0.25

@@ -161,8 +161,8 @@ def test_a_module_knows_whether_it_is_called_in_a_training_step(member) -> None:
 def test_what_a_module_does_outside_of_training_is_tried() -> None:
     assert vmapped("Deeper").explain_loop(Last()) is None
     assert "forward" in (vmapped("DeeperIfAsked").explain_loop(Last()) or "")
-    assert not list(vmapped("DeeperIfAsked").task_problems(Last()))
-    (problem,) = vmapped("MixesDeeper").task_problems(Last())
+    assert not list(vmapped("DeeperIfAsked").find_task_problems(Last()))
+    (problem,) = vmapped("MixesDeeper").find_task_problems(Last())
     assert "evaluation" in problem.message
 
 
@@ -177,15 +177,16 @@ def test_only_a_module_that_asks_for_groups_gets_a_task_that_has_them() -> None:
     class InGroups(Last):
         has_groups = True
 
-    assert not list(vmapped("Grouped").task_problems(InGroups()))
-    assert [problem.key for problem in vmapped("Net").task_problems(InGroups())] == ["module"]
+    assert not list(vmapped("Grouped").find_task_problems(InGroups()))
+    assert [problem.key for problem in vmapped("Net").find_task_problems(InGroups())] == ["module"]
 
 
 def test_the_function_drops_as_a_layer_does(member, registered) -> None:
     """With the numbers of the seed, the step and the call, at the rate of each member, and never in evaluation."""
     registered("model", "dropping_function", DroppingFunction)
     model, task = DroppingFunction(dropout=0.3), Last()
-    weights, batch = model.initial(task, torch.tensor([3, 5])), replace(random_batch([6, 6, 6]), lengths=None)
+    weights = model.make_initial_values(task, torch.tensor([3, 5]))
+    batch = replace(random_batch([6, 6, 6]), lengths=None)
     rates, stream = (
         torch.tensor([0.1, 0.6], dtype=torch.float64),
         Stream(torch.tensor([3, 5]), "dropout", torch.tensor(1)),

@@ -134,7 +134,7 @@ def test_all_of_two_dimensions_decay_and_nothing_else() -> None:
 
 def test_initial_weights_are_smaller_where_a_branch_ends() -> None:
     layout = ParameterLayout(Decoder(layers=8, heads=4, width=64, **FORM).parameters(Words()))
-    views = layout.views(layout.initial(torch.tensor([5]), torch.float64))
+    views = layout.views(layout.draw_initial_weights(torch.tensor([5]), torch.float64))
     expected = dict.fromkeys(("embedding", "positions", "block3.qkv", "block3.in"), 0.02)
     for name, std in (expected | {"block3.output": 0.005, "block7.out": 0.005}).items():
         assert float(views[name].std()) == pytest.approx(std, rel=0.05), name
@@ -191,7 +191,7 @@ def test_positions_have_as_many_vectors_as_there_are_ids(member) -> None:
         79,
         4,
     )
-    (problem,) = Randomized(base="learned", longest=2048).task_problems(
+    (problem,) = Randomized(base="learned", longest=2048).find_task_problems(
         type("Offset", (States,), {"position_ids": 4000})()
     )
     assert "4000 position ids" in problem.message

@@ -56,10 +56,10 @@ def part(batch: Batch, first: int, last: int) -> tuple[Tensor, Tensor | None]:
 def gone_on(forward: Forward, batch: Batch, edges: tuple[int, ...], width: int = WIDTH) -> Iterator[Tensor]:
     """The logits of a first part, and of each part up to the next edge."""
     tokens, ids = part(batch, 0, edges[0])
-    logits, cache = forward.start(Batch(tokens, tokens, ids), width)
+    logits, cache = forward.prefill(Batch(tokens, tokens, ids), width)
     yield logits
     for first, last in pairwise(edges):
-        logits, cache = forward.extend(cache, *part(batch, first, last))
+        logits, cache = forward.decode(cache, *part(batch, first, last))
         assert cache.length == last
         yield logits
 
@@ -84,12 +84,12 @@ def test_what_is_hidden_is_what_groups_hide(position, ids) -> None:
     batch = batch_of(ids=ids, groups=groups)
     whole = forward(batch)
     tokens, first_ids = part(batch, 0, 3)
-    logits, cache = forward.start(Batch(tokens, tokens, first_ids), T)
+    logits, cache = forward.prefill(Batch(tokens, tokens, first_ids), T)
     found = [logits]
     for group, edges in ((1, (3, 4, 6)), (2, (6, 8, 9))):
         seen = (batch.groups == group) | (batch.groups == 0)
         for first, last in pairwise(edges):
-            logits, cache = forward.extend(cache, *part(batch, first, last), visible_MBK=seen)
+            logits, cache = forward.decode(cache, *part(batch, first, last), visible_MBK=seen)
             found.append(logits)
     torch.testing.assert_close(torch.cat(found, dim=2), whole, rtol=1e-12, atol=1e-12)
     assert not torch.allclose(forward(batch_of(ids=ids)), whole)
@@ -99,9 +99,9 @@ def test_what_is_hidden_is_what_groups_hide(position, ids) -> None:
 def test_a_cache_that_is_cut_goes_on_as_if_nothing_had_followed(model) -> None:
     forward = forward_of(model)
     one, other = batch_of().tokens, batch_of().tokens.flip(-1)
-    _, cache = forward.start(Batch(one[..., :4], one[..., :4]), T)
-    _, cache = forward.extend(cache, other[..., 4:8])
-    logits, cache = forward.extend(cache.truncate(4), one[..., 4:7])
+    _, cache = forward.prefill(Batch(one[..., :4], one[..., :4]), T)
+    _, cache = forward.decode(cache, other[..., 4:8])
+    logits, cache = forward.decode(cache.truncate(4), one[..., 4:7])
     assert cache.length == 7
     whole = forward(Batch(one[..., :7], one[..., :7]))
     torch.testing.assert_close(logits, whole[:, :, 4:], rtol=1e-12, atol=1e-12)
@@ -131,23 +131,23 @@ def test_models_that_keep_nothing_encode_again(model) -> None:
     for last, logits in zip((4, 5, 7), gone_on(forward, batch, (4, 5, 7)), strict=True):
         tokens = batch.tokens[..., :last]
         torch.testing.assert_close(logits, forward(Batch(tokens, tokens))[:, :, last - logits.shape[2] :])
-    _, cache = forward.start(Batch(tokens, tokens), WIDTH)
+    _, cache = forward.prefill(Batch(tokens, tokens), WIDTH)
     with pytest.raises(ValueError, match="cannot mask positions"):
-        forward.extend(cache, tokens[..., :1], visible_MBK=torch.ones(M, B, WIDTH, dtype=torch.bool))
+        forward.decode(cache, tokens[..., :1], visible_MBK=torch.ones(M, B, WIDTH, dtype=torch.bool))
     with pytest.raises(ValueError, match="groups"):
-        _, cache = forward.start(Batch(tokens, tokens, groups=torch.zeros_like(tokens)), WIDTH)
-        forward.extend(cache, tokens[..., :1])
+        _, cache = forward.prefill(Batch(tokens, tokens, groups=torch.zeros_like(tokens)), WIDTH)
+        forward.decode(cache, tokens[..., :1])
 
 
 def test_too_many_tokens_and_ids_of_some_are_refused() -> None:
     forward, batch = forward_of(Decoder(layers=1, width=8, heads=2)), batch_of()
     with pytest.raises(ValueError, match="9 tokens do not fit into a cache of 8"):
-        forward.start(batch, 8)
-    _, cache = forward.start(batch, 10)
+        forward.prefill(batch, 8)
+    _, cache = forward.prefill(batch, 10)
     with pytest.raises(ValueError, match=r"9 \+ 2 tokens do not fit into a cache of 10"):
-        forward.extend(cache, batch.tokens[..., :2])
+        forward.decode(cache, batch.tokens[..., :2])
     with pytest.raises(ValueError, match="only some tokens have position ids"):
-        forward.extend(cache, *part(batch_of(ids=IDS["restarting"]), 0, 1))
+        forward.decode(cache, *part(batch_of(ids=IDS["restarting"]), 0, 1))
 
 
 def test_an_encoding_may_leave_the_ids_it_is_given() -> None:

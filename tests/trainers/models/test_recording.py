@@ -205,7 +205,7 @@ def test_recorded_values_have_gradients_in_a_pass_that_asks_for_them() -> None:
 def refused(**of_class: Any) -> list[tuple[str, str | None]]:
     """Key and nearest match of the problems of a model with these attributes."""
     cls = type("Refused", (Recording,), of_class)
-    return [(problem.key, problem.nearest) for problem in cls().task_problems(Last())]
+    return [(problem.key, problem.nearest) for problem in cls().find_task_problems(Last())]
 
 
 def test_a_metric_that_the_module_does_not_record_is_refused() -> None:
@@ -218,7 +218,7 @@ def test_a_metric_that_the_module_does_not_record_is_refused() -> None:
         def score_batch(self, forward: Any, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
             return super().score_batch(forward, batch, lengths)
 
-    assert [problem.key for problem in Recording().task_problems(Generating())] == ["name"]
+    assert [problem.key for problem in Recording().find_task_problems(Generating())] == ["name"]
 
 
 def test_a_module_of_its_own_name_declares_metrics_as_a_class_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +266,8 @@ def test_members_called_one_after_another_record_equally_often() -> None:
 
     model = type("Reading", (Looped,), {"net": Often, "metrics": {"often": "none"}})()
     tokens = torch.tensor([[[0, 1, 1]], [[0, 1, 0]]])
-    weights, form = model.initial(Last(), torch.tensor([0, 1])), f"looped {model.choose_form(Last()).split(' ', 1)[1]}"
+    weights = model.make_initial_values(Last(), torch.tensor([0, 1]))
+    form = f"looped {model.choose_form(Last()).split(' ', 1)[1]}"
     with pytest.raises(ValueError, match="often"):
         model.logits(weights, Batch(tokens, tokens), None, form, lambda name, value: None)
     model.logits(weights, Batch(tokens, tokens), None, form)

@@ -88,7 +88,7 @@ def test_a_member_has_its_own_dropout_rate_alone_as_in_a_pack(member, registered
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_dropout_multiplies_by_the_factors_of_its_call_in_training_alone(recurrent) -> None:
     model = Dropping(dropout=0.3, recurrent=recurrent)
-    weights = model.initial(TASK, torch.tensor([3, 5]))
+    weights = model.make_initial_values(TASK, torch.tensor([3, 5]))
     tokens = torch.randint(0, TASK.inputs, (2, 4, 6), generator=torch.Generator().manual_seed(0))
     batch, form = Batch(tokens, tokens), model.choose_form(TASK)
     rates, stream = (

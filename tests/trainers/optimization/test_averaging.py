@@ -24,11 +24,11 @@ def columns(**values: list[float]) -> dict[str, torch.Tensor]:
 
 def run(average, trajectory: torch.Tensor, h: dict[str, torch.Tensor]) -> torch.Tensor:
     """Weights to evaluate after every step of a trajectory (T+1, M, P)."""
-    buffers = average.start(trajectory[0])
+    buffers = average.make_initial_buffers(trajectory[0])
     out = []
     for t in range(1, len(trajectory)):
         buffers = average.update(buffers, trajectory[t], torch.tensor(t), h)
-        out.append(average.weights(buffers, trajectory[t], LAYOUT))
+        out.append(average.compute_weights(buffers, trajectory[t], LAYOUT))
     return torch.stack(out)
 
 
@@ -117,7 +117,7 @@ def test_norm_matched_takes_a_parameter_that_is_one_number() -> None:
         [Parameter(name="scale", shape=(), std=1.0), Parameter(name="table", shape=(2, 2), std=1.0)]
     )
     theta, smooth = torch.tensor([[2.0, 1.0, 1.0, 1.0, 1.0]]), torch.tensor([[-3.0, 2.0, 2.0, 2.0, 2.0]])
-    found = NormMatched().weights((smooth, smooth, smooth), theta, layout)
+    found = NormMatched().compute_weights((smooth, smooth, smooth), theta, layout)
     torch.testing.assert_close(found, torch.tensor([[3.0, 2.0, 2.0, 2.0, 2.0]]))
 
 
@@ -139,19 +139,19 @@ def test_the_share_of_the_weights_it_started_from_is_theirs_in_the_average(avera
     trajectory[: average.burn_in + 1] = 1.0
     h = columns(**{item.name: [getattr(average, item.name)] for item in settings_fields(type(average))})
     got = float(run(average, trajectory, h)[-1, 0, 0]) if average.burn_in < 40 else 0.0
-    assert average.start_share(40) == pytest.approx(max(got, 0.0), rel=1e-9, abs=1e-12)
+    assert average.compute_initial_share(40) == pytest.approx(max(got, 0.0), rel=1e-9, abs=1e-12)
 
 
 def test_the_share_after_many_updates_is_a_product_over_some() -> None:
     beta = (10.0 + np.arange(1, 200_001)) ** -1.1
-    assert Bema(kappa=1.1, eta=-1.0).start_share(200_000) == pytest.approx(np.prod(1 - beta), rel=1e-3)
-    assert NormMatched(kappa=4.0, eta=-1.0).start_share(10**9) == pytest.approx(1.0, abs=1e-2)
+    assert Bema(kappa=1.1, eta=-1.0).compute_initial_share(200_000) == pytest.approx(np.prod(1 - beta), rel=1e-3)
+    assert NormMatched(kappa=4.0, eta=-1.0).compute_initial_share(10**9) == pytest.approx(1.0, abs=1e-2)
 
 
 def test_the_decay_that_is_named_leaves_one_percent() -> None:
     for updates in (1, 40, 5_000, 10**7):
-        decay = float(Ema(decay=0.9999).start_remedy(updates).split()[-5])
-        assert Ema(decay=decay).start_share(updates) == pytest.approx(0.01, rel=0.05)
+        decay = float(Ema(decay=0.9999).suggest_lower_share(updates).split()[-5])
+        assert Ema(decay=decay).compute_initial_share(updates) == pytest.approx(0.01, rel=0.05)
 
 
 def test_a_decay_of_one_is_refused_unless_recorded(sections) -> None:

@@ -100,13 +100,13 @@ class Scalar(Loss):
 class Frozen(Raw):
     """The weights that training started from: with `training.initial`, those of a teacher."""
 
-    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+    def make_initial_buffers(self, theta: Tensor) -> tuple[Tensor, ...]:
         return (theta.clone(),)
 
     def update(self, buffers: tuple[Tensor, ...], *_: object) -> tuple[Tensor, ...]:
         return buffers
 
-    def weights(self, buffers: tuple[Tensor, ...], *_: object) -> Tensor:
+    def compute_weights(self, buffers: tuple[Tensor, ...], *_: object) -> Tensor:
         return buffers[0]
 
 

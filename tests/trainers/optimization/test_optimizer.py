@@ -127,7 +127,7 @@ def test_every_member_is_updated_as_by_the_reference(
     h = {"weight_decay": column(DECAYS), "epsilon": column(EPSILONS)}
     h |= {f"beta{i + 1}": column(tuple(betas[i] for betas in BETAS)) for i in range(2)}
     h |= {name: column(values) for name, values in own.items()}
-    state = optimizer.start(theta, LAYOUT)
+    state = optimizer.make_initial_state(theta, LAYOUT)
     before = {name: (buffer.shape, buffer.dtype) for name, buffer in state.items()}
     for t, gradient in enumerate(gradients, start=1):
         theta, state = optimizer.update(update_of(theta, gradient, state, t, column(RATES), h, LAYOUT))

@@ -48,7 +48,7 @@ class Sam(AdamW):
         worst = inputs.theta + (inputs.h["radius"] * inputs.gradient / (norm + 1e-12)).to(inputs.theta.dtype)
         return super().update(replace(inputs, gradient=inputs.compute_gradient(worst)))
 
-    def operations(self, gradient: float, parameters: Any) -> float:
+    def count_operations(self, gradient: float, parameters: Any) -> float:
         return 2 * gradient
 
 
@@ -57,7 +57,7 @@ class Noisy(Optimizer):
 
     noise: float = setting(0.01, low=0.0, member=True, help="standard deviation of the noise")
 
-    def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+    def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         return {"before": theta}
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
@@ -216,14 +216,14 @@ class Mixing(AdamW):
 class Flat(AdamW):
     """A state for all members together."""
 
-    def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+    def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         return {"m": theta[:1], "v": theta[:1]}
 
 
 class Taken(AdamW):
     """A state with the name of something else."""
 
-    def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+    def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         return {"theta": theta}
 
 

@@ -74,4 +74,4 @@ def test_training_shifts_the_places_of_a_whole_batch() -> None:
     ],
 )
 def test_tasks_that_do_not_say_which_ids_are_digits_are_refused(position, task, key) -> None:
-    assert [problem.key for problem in position.task_problems(task)] == ([key] if key else [])
+    assert [problem.key for problem in position.find_task_problems(task)] == ([key] if key else [])

@@ -37,7 +37,7 @@ def drawn(position, seed: int = 0, longest: int = T) -> dict[str, torch.Tensor]:
         *position.layer_parameters("block0", sizes(longest, H, K, 0.5)),
     ]
     layout = ParameterLayout(parameters)
-    return layout.views(layout.initial(torch.arange(M) + 10 * seed, torch.float64)) if parameters else {}
+    return layout.views(layout.draw_initial_weights(torch.arange(M) + 10 * seed, torch.float64)) if parameters else {}
 
 
 def bias(position, weights, causal: bool, length: int = T) -> torch.Tensor:
@@ -148,7 +148,7 @@ def test_kerple_below_its_bound_is_set_to_it_and_goes_on_learning(optimizer: str
 
 def test_kerple_starts_uniform_and_not_below_its_bound() -> None:
     layout = ParameterLayout(Kerple().parameters(sizes(T, 4000, K)))
-    views = layout.views(layout.initial(torch.tensor([3]), torch.float64))
+    views = layout.views(layout.draw_initial_weights(torch.tensor([3]), torch.float64))
     for name, high in (("kerple.r1", 2.0), ("kerple.r2", 1.0)):
         values = views[name].numpy() / high
         assert values.min() * high == np.float32(0.01) and 0.99 < values.max() < 1
@@ -222,7 +222,7 @@ def test_the_fused_kernel_is_used_where_nothing_is_added(monkeypatch, name: str)
     layout = ParameterLayout(model.parameters(task))
     tokens = torch.tensor([[[10, 1, 2, 11, 10, 10, 7]]])
     model.logits(
-        layout.views(layout.initial(torch.tensor([0]), torch.float32)),
+        layout.views(layout.draw_initial_weights(torch.tensor([0]), torch.float32)),
         Batch(tokens, tokens),
         noise(0, training=False),
         "plain",

@@ -84,7 +84,7 @@ def test_a_bidirectional_model_is_refused_for_a_task_of_next_tokens(member) -> N
 
 
 def test_upe_is_refused_where_there_is_no_multiplier() -> None:
-    problems = list(Encoder(width=8, position={"name": "upe", "uniform": 1}).task_problems(SetComplement()))
+    problems = list(Encoder(width=8, position={"name": "upe", "uniform": 1}).find_task_problems(SetComplement()))
     assert any(problem.key == "position.uniform" for problem in problems)
 
 
@@ -181,7 +181,8 @@ def test_keys_and_values_depend_on_the_clipped_difference(causal: bool, ids) -> 
 def test_tables_start_uniform_as_of_xavier() -> None:
     layout = ParameterLayout(Shaw(clip=400, values=True).layer_parameters("b", sizes(T, H, 4)))
     assert layout.shapes == [("b.pairs", (801, 4)), ("b.pair_values", (801, 4))]
-    values = layout.views(layout.initial(torch.tensor([3]), torch.float64))["b.pairs"].numpy() * (805 / 6) ** 0.5
+    weights = layout.draw_initial_weights(torch.tensor([3]), torch.float64)
+    values = layout.views(weights)["b.pairs"].numpy() * (805 / 6) ** 0.5
     assert -1 <= values.min() < -0.99 and 0.99 < values.max() <= 1
     np.testing.assert_allclose(np.quantile(values, [0.25, 0.5, 0.75]), [-0.5, 0.0, 0.5], atol=0.05)
 

@@ -170,7 +170,7 @@ def test_without_the_output_of_its_added_heads_it_is_a_model_with_absolute_posit
     ],
 )
 def test_tasks_it_cannot_serve_are_refused(position, task, key) -> None:
-    assert [problem.key for problem in position.task_problems(task)] == ([key] if key else [])
+    assert [problem.key for problem in position.find_task_problems(task)] == ([key] if key else [])
 
 
 def test_some_heads_must_be_added(member) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 from tests.trainers.own_tasks import Last
@@ -12,6 +13,7 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, Problem
 from trainers.models.decoder import Decoder
 from trainers.optimization.averaging import Ema
+from trainers.optimization.optimizer import Optimizer, Update
 from trainers.optimization.optimizers.adamw import AdamW
 from trainers.optimization.schedules import Constant
 from trainers.positions.position import Position
@@ -19,6 +21,7 @@ from trainers.settings import registry
 from trainers.settings.fields import Settings, setting
 from trainers.settings.registry import find_class_problems
 from trainers.tasks.task import Task
+from trainers.tensors.parameters import Parameter, ParameterLayout
 
 
 class Half(Task):
@@ -63,6 +66,28 @@ def test_a_hook_under_its_name_until_2_0_0_is_still_called(own_code_forgotten) -
     registry.register("optimizer", "momentum")(Momentum)
     assert [problem.message for problem in Mine().find_step_problems(5)] == ["mine"]
     assert [problem.message for problem in Momentum().find_new_member_problems(list)] == ["mine, too"]
+
+
+def test_methods_of_a_base_class_have_their_names_until_2_0_0_too() -> None:
+    class Halved(AdamW):
+        def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+            return {name: value + 0.5 for name, value in super().start(theta, layout).items()}
+
+    class Plain(Optimizer):
+        checked: float = setting(0.25, help="a field may have the old name of a method")  # type: ignore[assignment]
+
+        def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+            return {}
+
+        def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
+            return inputs.theta, {}
+
+    layout = ParameterLayout([Parameter(name="a", shape=(2,), std=1.0)])
+    state = Halved().make_initial_state(torch.zeros(1, 2), layout)
+    assert state and all((value == 0.5).all() for value in state.values())
+    assert (Plain().make_initial_state(torch.zeros(1, 2), layout), Plain().checked) == ({}, 0.25)
+    assert not [*find_class_problems("optimizer", Halved), *find_class_problems("optimizer", Plain)]
+    assert AdamW().operations(3.0, []) == AdamW().count_operations(3.0, []) == 3.0
 
 
 def test_every_absent_or_mistaken_member_is_named(registered) -> None:

@@ -247,7 +247,7 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
         AttentionOnly(width=5, value_width=3, norm=norm, form=form),
     )
     layout = ParameterLayout(model.parameters(task))
-    theta = layout.initial(torch.tensor([7]), torch.float64) * 3
+    theta = layout.draw_initial_weights(torch.tensor([7]), torch.float64) * 3
     weights = layout.views(theta)
     w = {name: view[0].numpy() for name, view in weights.items()}
 
@@ -281,7 +281,7 @@ def test_each_dropout_site_is_its_own_switch(sites) -> None:
     model = AttentionOnly(width=4, dropout=0.5, dropout_sites=tuple(sites), form="plain")
     task = SetComplement(vocabulary=6, train_length=3)
     layout = ParameterLayout(model.parameters(task))
-    weights = layout.views(layout.initial(torch.tensor([0]), torch.float32))
+    weights = layout.views(layout.draw_initial_weights(torch.tensor([0]), torch.float32))
     seen: list[int] = []
 
     class Spy(Noise):
@@ -307,7 +307,7 @@ def test_radon_bound_on_the_width() -> None:
     task = SetComplement(vocabulary=v, train_length=2)
     layout = ParameterLayout(model.parameters(task))
     for seed in range(20):
-        weights = layout.views(5 * layout.initial(torch.tensor([seed]), torch.float64))
+        weights = layout.views(5 * layout.draw_initial_weights(torch.tensor([seed]), torch.float64))
         weights = {**weights, "unembedding": torch.tensor(u)[None]}
         logits = model.logits(weights, batch_of(present), None, "table")[0, 0, -1].numpy()
         assert logits[null < -1e-9].min() <= logits[null > 1e-9].max() + 1e-9

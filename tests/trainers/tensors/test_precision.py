@@ -64,8 +64,8 @@ def test_generation_is_narrow_too_and_gives_float32(member) -> None:
         forward = Forward(pack.model, weights, pack.form, None, dtype)
         whole = forward(batch)
         short = type(batch)(batch.tokens[..., :4], batch.tokens[..., :4])
-        first, cache = forward.start(short, batch.tokens.shape[-1])
-        rest, _ = forward.extend(cache, batch.tokens[..., 4:])
+        first, cache = forward.prefill(short, batch.tokens.shape[-1])
+        rest, _ = forward.decode(cache, batch.tokens[..., 4:])
         found[dtype] = whole
         assert whole.dtype == first.dtype == rest.dtype == torch.float32
         torch.testing.assert_close(torch.cat([first, rest], dim=2), whole, rtol=0.02, atol=0.02)

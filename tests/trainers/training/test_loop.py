@@ -90,7 +90,7 @@ def test_rows_evaluated_in_pieces_give_the_same_curves(member, monkeypatch) -> N
     pack = Pack([member(0), member(1)], torch.device("cpu"))
     beats = list[str]()  # one for each piece
     whole = evaluation.evaluate(pack, TrainingState.make_initial(pack), beat=lambda: beats.append("whole"))[1]
-    a_row = float(pack.model.operations(pack.task, 1, max(pack.lengths)))
+    a_row = float(pack.model.count_operations(pack.task, 1, max(pack.lengths)))
     monkeypatch.setattr(evaluation, "OPERATIONS_PER_MEMBER", 7 * a_row)
     pieces = evaluation.evaluate(pack, TrainingState.make_initial(pack), beat=lambda: beats.append("pieces"))[1]
     assert np.allclose(pieces, whole, rtol=1e-5, atol=3e-6)  # displacement has the rounding of odds times the length

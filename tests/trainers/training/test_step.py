@@ -224,7 +224,7 @@ def test_who_goes_on_is_counted(member) -> None:
 class Lagged(averaging.Average):
     """The weights of two steps ago: its buffers hand on what they have."""
 
-    def start(self, theta: Tensor) -> tuple[Tensor, ...]:
+    def make_initial_buffers(self, theta: Tensor) -> tuple[Tensor, ...]:
         return theta.clone(), theta.clone(), theta.clone()
 
     def update(
@@ -232,7 +232,7 @@ class Lagged(averaging.Average):
     ) -> tuple[Tensor, ...]:
         return theta, buffers[0], buffers[1]
 
-    def weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
+    def compute_weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         return buffers[2]
 
 

@@ -19,7 +19,7 @@ class Adafactor(Optimizer):
     threshold: float = setting(1.0, low=1.0, member=True, help="largest root mean square of an update")
     least_scale: float = setting(1e-3, low=0.0, member=True, help="minimum size of a parameter that steps relate to")
 
-    def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+    def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return second moments for each parameter: by rows and columns of a matrix, by entries of a vector."""
         state = dict[str, Tensor]()
         for name, value in layout.views(theta).items():

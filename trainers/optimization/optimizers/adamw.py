@@ -17,7 +17,7 @@ class AdamW(Optimizer):
 
     training_keys: ClassVar[tuple[str, ...]] = ("betas", "epsilon")
 
-    def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+    def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return the first and second moments, (M, P) each."""
         return {name: theta.new_zeros(theta.shape) for name in ("m", "v")}
 
@@ -40,6 +40,6 @@ class AdamW(Optimizer):
         change = (m / scale).mul_((inputs.rate / correction1).to(dtype))
         return inputs.decayed_theta().sub_(change), {"m": m, "v": v}
 
-    def checked(self, state: Mapping[str, Tensor]) -> list[Tensor]:
+    def list_checked_tensors(self, state: Mapping[str, Tensor]) -> list[Tensor]:
         """Return all tensors except m, which is finite if v is."""
         return [buffer for name, buffer in state.items() if name != "m"]

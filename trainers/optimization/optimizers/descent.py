@@ -12,7 +12,7 @@ from trainers.tensors.parameters import ParameterLayout
 class GradientDescent(Optimizer):
     """Plain gradient descent, without momentum."""
 
-    def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+    def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return no state."""
         return {}
 
@@ -28,7 +28,7 @@ class Sgd(Optimizer):
     momentum: float = setting(0.9, low=0.0, below=1.0, member=True, help="weight of earlier gradients")
     nesterov: bool = setting(False, help="look one step of the momentum ahead")
 
-    def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+    def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return the sum of gradients, (M, P)."""
         return {"momentum": theta.new_zeros(theta.shape)}
 

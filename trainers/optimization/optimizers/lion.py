@@ -16,7 +16,7 @@ class Lion(Optimizer):
     beta1: float = setting(0.9, low=0.0, below=1.0, member=True, help="weight of the momentum in the direction")
     beta2: float = setting(0.99, low=0.0, below=1.0, member=True, help="decay of the momentum")
 
-    def start(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+    def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return the momentum, (M, P)."""
         return {"momentum": theta.new_zeros(theta.shape)}
 

@@ -57,7 +57,7 @@ class Muon(AdamW):
         is_hidden = parameter.hidden if self.matrices is None else parameter.name in self.matrices
         return is_hidden and len(parameter.shape) == 2
 
-    def operations(self, gradient: float, parameters: Sequence[Parameter]) -> float:
+    def count_operations(self, gradient: float, parameters: Sequence[Parameter]) -> float:
         """Return the operations of the gradient and of all Newton-Schulz iterations."""
         sides = [sorted(p.shape) for p in parameters if self.is_muon_parameter(p)]
         return gradient + self.iterations * sum(4.0 * few**2 * many + 2.0 * few**3 for few, many in sides)

@@ -70,9 +70,9 @@ class PaddedAddition(PaddedNumbers):
     operator = PLUS
     shift_site = 3
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of numbers that do not fit, and of measured carries that no sum has."""
-        yield from super().cross_checks()
+        yield from super().find_combination_problems()
 
         if self.longest_cascade is not None and self.longest_cascade > self.train_digits:
             yield self._make_problem(

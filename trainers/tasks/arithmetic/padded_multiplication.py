@@ -50,7 +50,7 @@ class PaddedMultiplication(PaddedNumbers):
     operator = TIMES
     shift_site = 2
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of numbers or products that do not fit, and of multipliers with other digits."""
         smallest_width = self.multiplier_digits + self.number_digits
         if self.block < smallest_width:
@@ -59,7 +59,7 @@ class PaddedMultiplication(PaddedNumbers):
                 f"a product of {self.multiplier_digits} and {self.number_digits} digits does not fit",
                 f">= {smallest_width}",
             )
-        yield from super().cross_checks()
+        yield from super().find_combination_problems()
 
         # The multiplier has no pads, so all multipliers must have the same number of digits.
         if len(set(self.measured_rounds)) != len(self.measured_rounds):

@@ -96,7 +96,7 @@ class PaddedNumbers(Task):
     def _write_answer(self, first: Tensor, second: Tensor) -> Tensor:
         """Return the tokens (S, B, W) of the answer to two numbers."""
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem of training numbers that do not fit, and of more measured digits than an answer has."""
         if self.train_digits > self.max_digits:
             yield self._make_problem(

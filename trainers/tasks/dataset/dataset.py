@@ -69,7 +69,7 @@ class Dataset(Task):
     )
     sha256: str | None = setting(None, help="hash of the files; null: the hash of the files when the sweep is planned")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield the first problem of the settings or files."""
         if self.targets is not None and self.answer is not None:
             yield self._make_problem("answer", "excludes `targets`", "null")

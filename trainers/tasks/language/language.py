@@ -44,7 +44,7 @@ class Language(Task):
     # perplexity: exp of the mean negative log likelihood of a token, over all tokens of all windows.
     metrics: ClassVar[Mapping[str, str]] = {"perplexity": "minimize"}
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of an invalid name or hash."""
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.corpus):
             allowed = "letters, digits, dots, dashes and underscores"
@@ -66,7 +66,7 @@ class Language(Task):
         except CorpusError:
             return self
 
-    def data_problems(self) -> Iterator[Problem]:
+    def find_data_problems(self) -> Iterator[Problem]:
         """Yield problems of the corpus: a missing or changed file, and windows longer than a split."""
         try:
             corpus = open_corpus(self.corpus, self.sha256)

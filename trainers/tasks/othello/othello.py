@@ -40,7 +40,7 @@ class Othello(Task):
     metrics: ClassVar[Mapping[str, str]] = {**uniform.METRICS, "games": "none"}
     headline = ("total_variation", "invalid_mass", "invalid_top1")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem if a game has fewer moves than `train_moves`."""
         if self.train_moves > self.inputs - 1:
             yield self._make_problem(

@@ -55,7 +55,7 @@ class FlipFlop(Task):
     inputs = 6
     headline = ("accuracy", "read_error")
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem if distances do not ascend."""
         if any(first >= second for first, second in pairwise(self.measured_distances)):
             yield self._make_problem(

@@ -44,7 +44,7 @@ class Strings(Task):
     # The share of rows without a mistake, and of right answer tokens.
     metrics: ClassVar[Mapping[str, str]] = {"accuracy": "maximize", "token_accuracy": "maximize"}
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of `shortest`, and of ends of buckets that do not ascend."""
         if self.shortest > self.train_length:
             allowed = f"<= train_length ({self.train_length})"

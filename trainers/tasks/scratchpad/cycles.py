@@ -66,9 +66,9 @@ class Cycles(GraphTask):
         "code",
     )
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of lengths out of order, graphs without a second cycle and too few names."""
-        yield from super().cross_checks()
+        yield from super().find_combination_problems()
         if self.smallest is not None and self.smallest > self.size:
             message = f"{self.smallest} is more than the largest length"
             yield self._make_problem("smallest", message, f"<= size ({self.size})")
@@ -148,7 +148,7 @@ class Cycles(GraphTask):
         draws = _StagedDraws(rows_slice.make_draws(stream, rows, self.fixed_set), longest_S1)
         return self.training_rows(rows_slice, draws)
 
-    def staged_problems(self) -> Iterator[Problem]:
+    def find_staged_problems(self) -> Iterator[Problem]:
         """Yield a problem of several slices, because all rows of a batch with stages have the same width."""
         if self.slices > 1:
             message = f"{self.slices} slices have no effect: with a curriculum all rows are as wide as the longest"

@@ -49,9 +49,9 @@ class Parity(ScratchpadTask):
     vocabulary = SYMBOLS
     state_fields = ("form", "place", "bit", "parity")  # `form` is the brackets, comma and mark
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem if the canvas is too small."""
-        yield from super().cross_checks()
+        yield from super().find_combination_problems()
         if self.train_bits > self.canvas:
             yield self._make_problem(
                 "train_bits", f"{self.train_bits} is more than the {self.canvas} cells", f"<= canvas ({self.canvas})"

@@ -61,12 +61,12 @@ class RandomSpaceAddition(Sums):
 
     state_fields = FIELDS
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem of a canvas whose places need more than two digits, and problems of all sums."""
         if self.canvas > MAX_CANVAS:
             message = f"its {2 * self.canvas + 1} cells need numbers of more than two digits"
             yield self._make_problem("canvas", message, f"<= {MAX_CANVAS}")
-        yield from super().cross_checks()
+        yield from super().find_combination_problems()
 
     @property
     def start(self) -> str | None:

@@ -60,9 +60,9 @@ class Reachability(GraphTask):
 
     generation_metrics = ("exact_match", *_BY_LABEL)  # of label and end mark: in total, and for each label
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of graphs that do not exist, and of too few names."""
-        yield from super().cross_checks()
+        yield from super().find_combination_problems()
         yield from self.find_name_problems(self.nodes)
         try:
             make_planted_graph(self.nodes, self.edges, self.farthest)

@@ -105,7 +105,7 @@ class ScratchpadTask(Task):
         """Return whether each generated row is right by each of `generation_metrics`, (M, B)."""
         return {"exact_match": (written_MBG == batch.answer).all(dim=-1)}
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of settings that the kind of scratchpad does not allow."""
         if self.random_offsets and self.scratchpad != FULL:
             message = f"the scratchpad is {self.scratchpad}"
@@ -150,7 +150,7 @@ class ScratchpadTask(Task):
     def passes_with(self, model: EvaluatedModel) -> float:
         """Return `passes` for a model, from its operations and its KV cache."""
         cached = model.supports_masked_cache if self.scratchpad == INDUCTIVE else model.cache_size_per_token > 0
-        return self._estimate_passes(cached, cost=lambda context: model.operations(self, 1, context) / context)
+        return self._estimate_passes(cached, cost=lambda context: model.count_operations(self, 1, context) / context)
 
     def _estimate_passes(self, cached: bool, cost: Callable[[int], float]) -> float:
         """Return the cost of tests at all lengths together."""

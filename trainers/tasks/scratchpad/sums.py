@@ -77,9 +77,9 @@ class Sums(ScratchpadTask):
     def filler_width(self) -> int:
         """Number of `$` and filler tokens at the start of the answer."""
 
-    def cross_checks(self) -> Iterator[Problem]:
+    def find_combination_problems(self) -> Iterator[Problem]:
         """Yield problems of the numbers of digits, and of greedy states without sampling."""
-        yield from super().cross_checks()
+        yield from super().find_combination_problems()
         if self.train_digits > self.canvas:
             message = f"{self.train_digits} digits do not fit on the canvas"
             allowed = f"<= canvas ({self.canvas})"

@@ -123,7 +123,7 @@ def test_any_text_file_of_the_data_folder_is_a_corpus_of_its_bytes(tmp_path: Pat
     monkeypatch.setenv("LENGTHWISE_DATA", str(tmp_path))
     (tmp_path / "mine.txt").write_bytes(("Grüße! " * 40).encode())
     task = Language(corpus="mine", train_window=4, test_windows=(8,))
-    assert not list(task.data_problems())
+    assert not list(task.find_data_problems())
     tokens, targets = task.format_row(task.read_windows("train", torch.tensor([[0]])), 0)
     assert (tokens, targets) == (["G", "r", "<195>", "<188>"], ["r", "<195>", "<188>", "<195>"])
 
@@ -155,24 +155,24 @@ def test_a_text_is_planned_by_hash_and_names_the_configuration(texts, member) ->
     bare = replace(member(0), task=small())
     planned = bare.pin_data()
     assert planned.task.sha256 == open_corpus("small").sha256 and planned.config_id != bare.config_id
-    assert planned.pin_data() == planned and not list(planned.task.data_problems())
+    assert planned.pin_data() == planned and not list(planned.task.find_data_problems())
     texts(seed=1)
     assert bare.pin_data().config_id != planned.config_id
-    (problem,) = planned.task.data_problems()
+    (problem,) = planned.task.find_data_problems()
     assert problem.key == "corpus" and "another version" in problem.message
     missing = small(corpus="nowhere")
     assert missing.pin_data() == missing
-    assert ".tokens; allowed: " in next(missing.data_problems()).message
+    assert ".tokens; allowed: " in next(missing.find_data_problems()).message
     assert Wikitext().pin_data().sha256 is None
 
 
 def test_windows_that_are_longer_than_the_text_are_a_problem(texts) -> None:
     texts(sizes={"train": 30, "validation": 8, "test": 60})
-    found = {problem.key: problem for problem in small(test_windows=(60,)).data_problems()}
+    found = {problem.key: problem for problem in small(test_windows=(60,)).find_data_problems()}
     assert set(found) == {"train_window", "test_windows"}
     assert (found["train_window"].given, found["train_window"].allowed) == (8, "< 8")
     assert found["test_windows"].allowed == "< 60"
-    assert not list(small(train_window=7, test_windows=(59,)).data_problems())
+    assert not list(small(train_window=7, test_windows=(59,)).find_data_problems())
 
 
 def language_member(seed: int, rate: float, **training) -> MemberConfig:

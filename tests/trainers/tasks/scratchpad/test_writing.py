@@ -70,7 +70,7 @@ def test_passes_are_the_tokens_that_pass(monkeypatch, model: Counting, name: str
         assert found == pytest.approx(tokens / rows)
     if keeps:
         assert task.passes == found < 3
-    monkeypatch.setattr(type(model), "operations", lambda self, task, rows, positions: 5.0 * rows * positions)
+    monkeypatch.setattr(type(model), "count_operations", lambda self, task, rows, positions: 5.0 * rows * positions)
     assert task.passes_with(model) == pytest.approx(found), "tokens alone count where no attention does"
 
 

@@ -6,7 +6,7 @@ InitialWeightShares = Mapping[str, tuple[float, str]]
 """The share of the initial weights and a remedy, by label of an average; only for large shares."""
 
 
-def describe_start_shares(configurations: Iterable[tuple[int, InitialWeightShares]]) -> dict[str, str]:
+def describe_initial_shares(configurations: Iterable[tuple[int, InitialWeightShares]]) -> dict[str, str]:
     """Return, by label, a sentence for each weight average that still consists largely of initial weights.
 
     `configurations` has the steps and the large shares of every configuration. A sentence names the largest share.
