@@ -23,7 +23,7 @@ from orchestrator.running.driving.equal_failures import EqualFailures
 from orchestrator.running.driving.interrupts import INTERRUPTED_EXIT_CODE, Interrupts, set_exit_message
 from orchestrator.session.webhook import WebhookNotifier
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import format_command
+from orchestrator.text.wording import format_command, format_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,9 +183,13 @@ def _describe_stop(state: SweepState, limits: Sequence[Limit]) -> tuple[str, str
 
 
 def describe_end(state: SweepState) -> tuple[str, str]:
-    """Return the status, complete or failed, and a sentence on the configurations."""
+    """Return the status, complete or failed, and a sentence on the configurations and their failed seeds."""
     succeeded = sum(configuration.has_succeeded for configuration in state.configurations.values())
     pruned = sum(configuration.pruned_at is not None for configuration in state.configurations.values())
     message = f"{succeeded} of {len(state.configurations)} configurations succeeded"
     message += f", {pruned} were pruned" if pruned else ""
+
+    # Without this a sweep whose seeds diverged would end like one without failures.
+    if seeds_failed := sum(configuration.seeds_failed for configuration in state.configurations.values()):
+        message += f", {seeds_failed} of {format_count(len(state.members), 'seed')} failed"
     return "complete" if succeeded else "failed", message
