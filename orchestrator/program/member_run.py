@@ -35,6 +35,7 @@ from orchestrator.program.exit_causes import (
     read_log,
 )
 from orchestrator.program.member_folder import LOCK_FILE, read_attempt_number
+from orchestrator.program.needed_files import is_file
 from orchestrator.program.process import MemberLock, Process, start_program, try_lock
 from orchestrator.program.program_member import ProgramMember
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
@@ -179,7 +180,6 @@ class _MemberRun:
 
     def _run_command(self, reports: Path, log: Path) -> tuple[int, ReachedLimit | None]:
         """Run the command; return its exit code, and the limit that stopped it, else None."""
-        lock = self._wait_for_lock()
         self.start_step = self.reports.completed_step
         config, declared = (reports.with_suffix(f".{name}.json") for name in ("config", "declared"))
         config.write_text(json.dumps(self.member.config, indent=1), encoding="utf-8")
@@ -196,13 +196,15 @@ class _MemberRun:
             folder=self.folder,
             reports=reports,
         )
-        words = [_replace_by_copy(word, copy_folder) for word in fill_words(self.member.program.words, values)]
+        words = [_replace_by_copy(word, folder, copy_folder) for word in fill_words(self.member.program.words, values)]
         if words[0] != (first := self.member.program.words[0]) and os.access(folder / first, os.X_OK):
             Path(words[0]).chmod(0o755)  # copies are not executable
         words[0] = shutil.which(words[0], path=make_search_path()) or words[0]
 
-        # An error here, such as an invalid report, must not leave the program running.
+        # The lock is taken last, because an error that left it locked would make the next attempt wait forever. A later
+        # error, such as an invalid report, must not leave the program running.
         environment = self._make_environment(reports, config, declared, copy_folder)
+        lock = self._wait_for_lock()
         process = start_program(
             words,
             env=environment,
@@ -426,8 +428,9 @@ def _read_whole_lines(path: Path, offset: int) -> bytes:
     return content[: content.rfind(b"\n") + 1]
 
 
-def _replace_by_copy(word: str, copy_folder: Path) -> str:
-    """Return the word with the path of the copy if it names a copied file, perhaps after `=`."""
+def _replace_by_copy(word: str, folder: Path, copy_folder: Path) -> str:
+    """Return the word with the path of the copy if it names a copied file of `folder`, perhaps after `=`."""
     option, equals, path = word.rpartition("=")
-    name = path.removeprefix("./")
-    return f"{option}{equals}{copy_folder / name}" if name and (copy_folder / name).is_file() else word
+    name = os.path.relpath(folder / path, folder) if path else ""
+    is_copied = name and not name.startswith("..") and is_file(copy_folder / name)
+    return f"{option}{equals}{copy_folder / name}" if is_copied else word

@@ -28,7 +28,7 @@ def find_files(words: Sequence[str], folder: Path) -> list[Path]:
     while pending:
         path, script_folder = pending.pop()
         path = Path(os.path.normpath(path))
-        if path in files or not _is_file(path) or not path.is_relative_to(folder):
+        if path in files or not is_file(path) or not path.is_relative_to(folder):
             continue
         files.add(path)
         if path.suffix == ".py":
@@ -40,7 +40,7 @@ def find_files(words: Sequence[str], folder: Path) -> list[Path]:
     return sorted(path.relative_to(folder) for path in files)
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
     """Return whether a path is a file; False for a word that is too long for a name, such as a script for bash -c."""
     try:
         return path.is_file()
@@ -69,8 +69,8 @@ def _find_module(base: Path, name: str) -> list[Path]:
     files: list[Path] = []
     for part in name.split("."):
         package, module = base / part / "__init__.py", base / f"{part}.py"
-        if _is_file(module) and not _is_file(package):
+        if is_file(module) and not is_file(package):
             return [*files, module]
-        files += [package] if _is_file(package) else []
+        files += [package] if is_file(package) else []
         base = base / part
     return files

@@ -179,9 +179,10 @@ def _find_missing_files(member: ProgramMember, root: Path) -> list[tuple[str, st
         named = list(member.program.files)
         key = "program.files"
     else:
-        # Only words that end like scripts are certain to be files that exist before the start.
+        # Only words that end like scripts are certain to be files that exist before the start; a script for bash -c has
+        # spaces.
         words = [word.rpartition("=")[2] for word in member.program.words if "$" not in word]
-        named = [word for word in words if word.endswith((".py", ".sh"))]
+        named = [word for word in words if word.endswith((".py", ".sh")) and not any(map(str.isspace, word))]
         key = "program.command"
     return [(key, name) for name in named if not (root / name).is_file()]
 

@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -9,6 +10,8 @@ from rich.console import Console
 from orchestrator import run
 from orchestrator.code.user_code import UserCodeError
 from orchestrator.errors import SweepExists
+from orchestrator.program import member_run
+from orchestrator.program.command import fill_words
 from orchestrator.program.member_folder import read_attempt_number
 from orchestrator.record.files.code import find_program
 from orchestrator.record.state.state import SweepState
@@ -130,3 +133,43 @@ def test_files_that_a_program_keeps_in_its_folder_stay_until_the_sweep_is_delete
     assert [(folder / name).read_text() for name in ("probe", "config.json", "declared.json")] == ["mine"] * 3
     kept = {f"members/{folder.name}/{name}" for name in ("best/model.pt", "probe")}
     assert set(plan_deletion(state.folder).program_files) == kept
+
+
+def test_a_script_that_is_named_by_its_absolute_path_runs_from_the_copy(study: Study) -> None:
+    """The first member breaks the script of the user."""
+    study.write(script(end="open(os.environ['SCRIPT'], 'w').write('raise SystemExit(1)')"), seeds=3)
+    file = study.folder / "prog.yaml"
+    file.write_text(file.read_text().replace("train.py", str(study.folder.resolve() / "train.py")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SCRIPT", str(study.folder / "train.py"))
+        state = study.run()
+    assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.said
+
+
+def test_a_shell_runs_a_word_that_is_no_file(study: Study) -> None:
+    study.write(program={"command": ["bash", "-c", "cd . && python -S ./own.py"]})
+    (study.folder / "own.py").write_text(script().replace('given["seed"]', "run.seed").replace('given["lr"]', "1"))
+    state = study.run()
+    assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.said
+
+
+def test_an_argument_may_be_longer_than_the_name_of_a_file(study: Study) -> None:
+    study.write(config={"prompt": "digit " * 100})
+    state = study.run()
+    assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.said
+
+
+def test_an_error_before_the_start_of_a_program_leaves_its_member_unlocked(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [OSError("the file system is away")]
+
+    def fail_once(*arguments: Any) -> list[str]:
+        if errors:
+            raise errors.pop()
+        return fill_words(*arguments)
+
+    study.write()
+    monkeypatch.setattr(member_run, "fill_words", fail_once)
+    state = study.run()
+    assert (state.end_status, [len(pack.attempts) for pack in state.packs.values()]) == ("complete", [1]), study.said
