@@ -165,9 +165,12 @@ def list_imported_files(modules: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def map_copies(modules: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the user's folder for every folder of copies of the modules that `make_worker_modules` returned."""
+    """Return the user's file for every copied file of the modules that `make_worker_modules` returned."""
     return {
-        fields["root"]: fields["origin"] for fields in modules if fields.get("origin", fields["root"]) != fields["root"]
+        str(Path(fields["root"], name)): str(Path(fields["origin"], name))
+        for fields in modules
+        if fields.get("origin", fields["root"]) != fields["root"]
+        for name in fields["files"]
     }
 
 

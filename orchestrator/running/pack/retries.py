@@ -14,7 +14,6 @@ its members are failed seeds, the sweep continues  `SweepDriver.on_failure`
 replaces the pack or records its end. The driver records every death.
 """
 
-import os
 import traceback
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -105,9 +104,9 @@ def make_death(
 
 
 def _name_originals(text: str, copies: Mapping[str, str]) -> str:
-    """Return a text with the user's folders in place of the folders of their copies."""
+    """Return a text with the user's files in place of their copies; other paths in a folder of copies stay."""
     for copy, original in copies.items():
-        text = text.replace(f"{copy}{os.sep}", f"{original}{os.sep}")
+        text = text.replace(copy, original)
     return text
 
 

@@ -64,7 +64,7 @@ def test_exceptions_of_user_code_are_not_retried_unless_the_machine_raised_them(
 
 
 def test_the_file_that_the_user_edits_is_named_instead_of_its_copy() -> None:
-    copies = {"/home/me/study": "/home/me/own"}
+    copies = {MINE: "/home/me/own/my_tasks.py"}
     for error in (raised_in_mine(ValueError("no")), ProgramEnded(f"exit code 1: {MINE}:2", f'File "{MINE}"', "never")):
         death = make_death(error, {MINE}, copies)
         assert "/home/me/own/my_tasks.py:2" in death.message and '"/home/me/own/my_tasks.py"' in str(death.trace)
