@@ -107,14 +107,18 @@ class ProgramTrainer:
         return [read_files(_find_root(folder), sorted(names))] if commands else []
 
     def find_warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
-        """Return a warning for each command that does not receive the seed or a searched key.
+        """Return a warning for each command without the seed or a searched key, or with a script elsewhere.
 
-        Such a program would train the same model for every configuration, which no result shows.
+        Such a program would train the same model for every configuration, or change while the sweep runs, and no result
+        would show it.
         """
         members = list(members)
         commands = dict.fromkeys(member.program.words for member in members if member.program.command is not None)
         warnings = []
         for words in commands:
+            if outside := [word for word in _find_scripts(words) if _is_outside(word, _find_root(folder))]:
+                message = "not below the folder of the sweep file, so it is not copied, and its changes are not noticed"
+                warnings.append(("program.command", f"{', '.join(outside)}: {message}"))
             files = [_find_root(folder) / name for name in find_files(words, _find_root(folder))]
             keys = ["seed", *(f"config.{key}" for key in _find_varied_keys([member.config for member in members]))]
             missing_keys = [key for key in keys if not receives_key(words, key, files)]
@@ -179,12 +183,21 @@ def _find_missing_files(member: ProgramMember, root: Path) -> list[tuple[str, st
         named = list(member.program.files)
         key = "program.files"
     else:
-        # Only words that end like scripts are certain to be files that exist before the start; a script for bash -c has
-        # spaces.
-        words = [word.rpartition("=")[2] for word in member.program.words if "$" not in word]
-        named = [word for word in words if word.endswith((".py", ".sh")) and not any(map(str.isspace, word))]
+        named = _find_scripts(member.program.words)
         key = "program.command"
     return [(key, name) for name in named if not (root / name).is_file()]
+
+
+def _find_scripts(words: Iterable[str]) -> list[str]:
+    """Return the words, or what follows their `=`, that name scripts: files that must exist before the start."""
+    # A word with spaces is a script for bash -c.
+    names = [word.rpartition("=")[2] for word in words if "$" not in word]
+    return [name for name in names if name.endswith((".py", ".sh")) and not any(map(str.isspace, name))]
+
+
+def _is_outside(name: str, root: Path) -> bool:
+    """Return whether a file is not below `root`; an absolute name, or one that begins with `../`, may be below it."""
+    return not Path(os.path.normpath(root / name)).is_relative_to(root)
 
 
 def _describe_missing(name: str, root: Path) -> str:

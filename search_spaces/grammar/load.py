@@ -244,7 +244,7 @@ def _expand_program(data: dict[str, Any], findings: Findings) -> None:
         return
 
     program = data["program"]
-    if isinstance(program, str):
+    if isinstance(program, str | list):
         data["program"] = program = {"command": program}
     if program == {}:
         findings.add("program", "is empty", allowed="command: [...] or function: MODULE.NAME")

@@ -27,7 +27,13 @@ PASSIVE = ("name", "description", "claims", "resources", "budget", "tracking", "
 """The keys that do not change results, so that a resumed sweep may have others."""
 
 Section = dict[str, Any]
-_PROGRAM_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": True}]}
+_PROGRAM_SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1},
+        {"type": "object", "additionalProperties": True},
+    ]
+}
 
 
 class Resources(Strict):
@@ -125,7 +131,7 @@ class SweepSpec(Strict):
     program: Annotated[Section, WithJsonSchema(_PROGRAM_SCHEMA)] = Field(
         default_factory=dict,
         description="Your own training code in place of task and model: `command`, the words of a command line with "
-        "placeholders, or `function`, a Python function. A text is a command.",
+        "placeholders, or `function`, a Python function. A text or a list is a command.",
     )
     config: Section = Field(
         default_factory=dict, description="The fixed values for your program: any keys, nested or not."

@@ -28,6 +28,7 @@ def problems(study: Study) -> list[tuple[str, str, str]]:
         ({"program": {"command": ["pythonn", "train.py"]}}, "program.command", "command:", ["pythonn", "PATH"]),
         ({"program": {"command": ["python", "trian.py"]}}, "program.command", "command:", ["trian.py"]),
         ({"program": "python trian.py"}, "program.command", "program: python trian.py", ["trian.py", "train.py?"]),
+        ({"program": ["python", "trian.py"]}, "program.command", "program:", ["trian.py", "train.py?"]),
         ({"program": "python 'train.py"}, "program.command", "program: python 'train.py", ["quotation"]),
         (
             {"program": {"command": ["python", "train.py", "${arg}"]}},
@@ -99,3 +100,14 @@ def test_script_that_is_not_given_the_seed(command: list[str], missing: list[str
     study.write("print('x')", program={"command": command}, space={"config.lr": {"grid": [0.1, 1.0]}})
     warnings = " ".join(summarize_sample(load_checked(study.folder / "prog.yaml")).warnings)
     assert [key for key in ("seed", "config.lr") if key in warnings] == missing
+
+
+@pytest.mark.parametrize(
+    ("name", "is_warned"), [("train.py", False), ("../prog/train.py", False), ("../train.py", True)]
+)
+def test_script_outside_the_folder_of_the_sweep_file(name: str, is_warned: bool, study: Study) -> None:
+    name = name.replace("prog", study.folder.name)
+    study.write(program={"command": ["python", "-S", name, "${args}"]})
+    (study.folder.parent / "train.py").write_text("print('x')")
+    warnings = summarize_sample(load_checked(study.folder / "prog.yaml")).warnings
+    assert [name in warning for warning in warnings] == [True] * is_warned
