@@ -22,7 +22,7 @@ LENGTH_GROUPS = ("test", "selection", "trained")  # test lengths, which influenc
 MAX_ALL_PAIRS = 6  # up to this many configurations, every pair is compared
 MAX_AGAINST_FIRST = 20  # of more, this many are compared with the first
 FAILED = "a seed failed, and with it the configuration (objective.failed_seeds: fail)"
-ALL_FAILED = "every seed of both failed"
+NO_VALUES = "no seed of either has a value"
 FIRST_TWO = "first and second"
 PAIRS = "every pair"
 AGAINST_FIRST = "each against the first"
@@ -216,7 +216,7 @@ def _compare_values(x: Floats, y: Floats, is_paired: bool, question: Question) -
     if question.policy == "fail" and has_failed:
         return TwoSamples(n=0, reason=FAILED)
     if len(x) and np.isnan(x).all() and np.isnan(y).all():
-        return TwoSamples(n=0, reason=ALL_FAILED)
+        return TwoSamples(n=0, reason=NO_VALUES)
 
     # A seed is still NaN only if the policy leaves it out; a pair is left out with either of its seeds.
     x, y = (replace_failed_seeds(values, question) for values in (x, y))

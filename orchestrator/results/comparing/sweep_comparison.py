@@ -10,9 +10,9 @@ import numpy as np
 from orchestrator.errors import UserError
 from orchestrator.results.comparing.questions import REQUESTED, Pair, find_common_lengths, make_questions
 from orchestrator.results.comparing.seed_comparisons import (
-    ALL_FAILED,
     FAILED,
     LENGTH_GROUPS,
+    NO_VALUES,
     Question,
     SeedComparison,
     Side,
@@ -377,7 +377,7 @@ def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, is_paired: b
     if question.policy == "fail" and has_failed:
         return TwoSamples(n=0, reason=FAILED)
     if x_CS.size and np.isnan(x_CS).all() and np.isnan(y_CS).all():
-        return TwoSamples(n=0, reason=ALL_FAILED)
+        return TwoSamples(n=0, reason=NO_VALUES)
 
     # Without pairs, leaving out a failed seed would average different configurations on each side.
     x_CS, y_CS = (replace_failed_seeds(values, question) for values in (x_CS, y_CS))

@@ -19,9 +19,9 @@ from orchestrator.results.comparing import questions
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.comparing.seed_comparisons import (
     AGAINST_FIRST,
-    ALL_FAILED,
     FIRST_TWO,
     MAX_AGAINST_FIRST,
+    NO_VALUES,
     PAIRS,
     compare_seeds,
 )
@@ -110,7 +110,7 @@ def test_nothing_is_said_of_configurations_whose_seeds_all_failed(tmp_path, synt
     lost = {(number, seed): 10 for number in (0, 1) for seed in range(6)}
     state = synthetic_sweep(tmp_path / "lost", NORMS, 6, by_seed, lost, spec=GRID)
     both, one = (compare_named(state.folder, "0", other).comparisons for other in ("1", "2"))
-    assert {(asked.outcome.n, asked.outcome.reason) for asked in both} == {(0, ALL_FAILED)}
+    assert {(asked.outcome.n, asked.outcome.reason) for asked in both} == {(0, NO_VALUES)}
     assert {asked.outcome.reason for asked in one} == {None}
 
 

@@ -14,7 +14,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.comparisons import describe_noise
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.comparing.seed_comparisons import ALL_FAILED
+from orchestrator.results.comparing.seed_comparisons import NO_VALUES
 from orchestrator.results.comparing.sweep_comparison import TOGETHER, compare_sweeps, compute_band_level
 from orchestrator.results.make_summary import summarize
 from orchestrator.statistics.intervals import estimate_median
@@ -250,9 +250,9 @@ def test_nothing_is_said_of_sweeps_whose_seeds_all_failed(build):
     all_failed = {(number, seed): 10 for number in range(3) for seed in range(3)}
     first, second = (build(name, seeds=3, failed=all_failed) for name in ("first", "second"))
     together = compare_sweeps(first, second).together
-    assert together and {(one.outcome.n, one.outcome.reason) for one in together} == {(0, ALL_FAILED)}
+    assert together and {(one.outcome.n, one.outcome.reason) for one in together} == {(0, NO_VALUES)}
     some = compare_sweeps(first, build("some", seeds=3)).together
-    assert ALL_FAILED not in {one.outcome.reason for one in some}
+    assert NO_VALUES not in {one.outcome.reason for one in some}
 
 
 def test_unfinished_configurations_are_left_out_and_counted(build, tmp_path, synthetic_sweep):
