@@ -11,6 +11,7 @@ from orchestrator.results.summary import ConfigurationResult
 from orchestrator.text.wording import format_values
 
 MAX_LABEL = 80  # characters of a key part
+MAX_RUN_NAME = 24  # with longer names the legend of a chart has room for two runs
 
 
 def compute_sweep_id(records: Sequence[Record]) -> str:
@@ -60,5 +61,6 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def make_run_name(row: ConfigurationResult, label: str) -> str:
-    """Return the name of a configuration's run: `#3: lr 0.00316, dropout 0.3`."""
-    return f"{label}: {format_values(row.values) or row.config_id}"
+    """Return the name of a configuration's run: `#3: lr 0.00316`; `#3` if its values are too long."""
+    name = f"{label}: {format_values(row.values) or row.config_id}"
+    return name if len(name) <= MAX_RUN_NAME else label

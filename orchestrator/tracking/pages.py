@@ -38,7 +38,8 @@ def make_sweep_links(client: MlflowClient, server: str, parent: Run) -> tuple[tu
     order = f"orderByKey={quote('metrics.`rank`')}&orderByAsc=true"
     table = f"{runs}?searchFilter={quote(make_children_filter(parent_id))}&{order}&{training}"
 
-    # The page of all charts orders them by name, so the curves of the objective have a page of their own.
+    # The page of all charts orders them by name, so the curves of the objective have a page of their own. MLflow cannot
+    # show two such pages one after the other in a tab, unless `?` before the fragment makes the browser load it anew.
     first = client.search_runs(
         [experiment_id], make_children_filter(parent_id), order_by=["metrics.`rank`"], max_results=len(COLORS)
     )
@@ -55,7 +56,7 @@ def make_sweep_links(client: MlflowClient, server: str, parent: Run) -> tuple[tu
         ("report", f"{runs}/{parent_id}/artifacts/report.html?{training}"),
         (
             f"{metric} of the configurations ranked first (MLflow's step is the length)",
-            f"{server.rstrip('/')}/#/metric?{chart}&x_axis=step&{training}",
+            f"{server.rstrip('/')}/?run={parent_id}#/metric?{chart}&x_axis=step&{training}",
         ),
         ("charts of all metrics", f"{table}&compareRunsMode=CHART"),
         ("table of configurations", table),
@@ -79,7 +80,7 @@ def make_note(summary: Summary) -> str:
         "lengths beyond these were not used for selection.",
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
         "Runs are named by the label of the configuration: `#` and its number in drawn order, in a confirmation that "
-        "of the search. `rank` is a metric.",
+        "of the search. Its values are parameters, and `rank` is a metric.",
         "The report (`report.html`) and every curve (`curves.parquet`) are among the artifacts.",
     ]
     return "\n\n".join(lines)
