@@ -20,6 +20,7 @@ from orchestrator.report.tables.seed_comparison_table import (
     MAX_DIFFERING_LINES,
     MAX_VALUES,
     count_pairs_needed,
+    describe_failed_pairs,
     describe_sign,
     describe_verdict,
     list_difference_notes,
@@ -395,6 +396,7 @@ def _describe_band(sweep_comparison: SweepComparison) -> Iterator[str]:
         for side, name in zip(("first", "second"), _name_sweeps(sweep_comparison), strict=True)
     }
     band = f"simultaneous {100 * LEVEL:g} % band over {lengths}, {format_count(outcome.n, 'paired seed')}"
+    band += describe_failed_pairs(outcome)
     texts = [
         _describe_lengths(name, conclusive, points) for name, conclusive in conclusive_by_name.items() if conclusive
     ]

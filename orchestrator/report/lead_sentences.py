@@ -4,7 +4,7 @@ import math
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import can_add_seeds
-from orchestrator.report.tables.seed_comparison_table import describe_verdict
+from orchestrator.report.tables.seed_comparison_table import describe_failed_pairs, describe_verdict
 from orchestrator.results.comparing.seed_comparisons import (
     FIRST_TWO,
     LENGTH_GROUPS,
@@ -32,7 +32,10 @@ def describe_lead(summary: Summary) -> list[str]:
 
     # Too few seeds for an interval need a command for more. An interval favours the first, chosen by the same seeds.
     if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(summary)):
-        return [f"Against the next, {rival}: {outcome.reason}.", f"More seeds: {more_seeds}"]
+        return [
+            f"Against the next, {rival}: {outcome.reason}{describe_failed_pairs(outcome)}.",
+            f"More seeds: {more_seeds}",
+        ]
     is_undecided = math.isnan(outcome.low) or comparison.verdict == "equal"
     is_favoured = not is_undecided and first.score != second.score  # of equal scores, the number decides
     caveat = f", on the seeds that chose {leader} (which favours it)" if is_favoured else ""

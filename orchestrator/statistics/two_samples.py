@@ -24,7 +24,8 @@ class TwoSamples:
 
     `difference` is the median of the paired differences, or the difference of the medians; `mean` is the same with
     means, NaN if a value is infinite. [low, high] contains the median difference with a probability of at least
-    `level`; if it is NaN, `reason` says why. `n_second` is None for pairs.
+    `level`; if it is NaN, `reason` says why. `n_second` is None for pairs. `both_failed` and `one_failed` count the
+    pairs in which both seeds or only one failed: the former tie, the latter differ by infinity.
     """
 
     n: int
@@ -37,6 +38,8 @@ class TwoSamples:
     first_smaller_count: int = 0
     second_smaller_count: int = 0
     ties: int = 0
+    both_failed: int = 0
+    one_failed: int = 0
     p: float = math.nan
     smallest_p: float = math.nan
     reason: str | None = None

@@ -20,6 +20,7 @@ from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
+from orchestrator.statistics.two_samples import TwoSamples
 from orchestrator.text.wording import format_count, format_lengths, format_metric, format_number, format_ranges
 
 MAX_DIFFERING_LINES = 5  # matched configurations on a terminal
@@ -159,12 +160,20 @@ def describe_verdict(comparison: SeedComparison, first: str, second: str, *, wit
     has_failed = comparison.first_failed or comparison.second_failed  # else a seed has never reached the metric
     if has_failed and math.isinf(outcome.difference) and math.isnan(outcome.low):
         failed = f"{comparison.first_failed} of {first} and {comparison.second_failed} of {second}"
-        return f"No verdict {where}: seeds failed ({failed}), and {outcome.reason}."
-    if outcome.paired and outcome.n > 1 and outcome.ties == outcome.n:
-        return f"No difference {where}: {metric} of {first} and {second} is equal in all {outcome.n} pairs of seeds."
+        return f"No verdict {where}: seeds failed ({failed}), and {outcome.reason}{describe_failed_pairs(outcome)}."
+    finished = outcome.n - outcome.both_failed
+    if outcome.paired and finished > 1 and outcome.ties == outcome.n:
+        pairs = f"all {finished} pairs of seeds"
+        if outcome.both_failed:
+            pairs = (
+                f"the {finished} pairs of seeds that finished; "
+                f"{format_count(outcome.both_failed, 'pair')} failed on both sides"
+            )
+        return f"No difference {where}: {metric} of {first} and {second} is equal in {pairs}."
+    failed_pairs = describe_failed_pairs(outcome)
     infinity = f"; inf: {'failed seeds' if has_failed else 'never reached'}"
     has_infinite_end = math.isinf(outcome.low) or math.isinf(outcome.high)
-    evidence = f"{100 * outcome.level:.1f} % interval, {format_count(outcome.n, 'pair')} of seeds"
+    evidence = f"{100 * outcome.level:.1f} % interval, {format_count(outcome.n, 'pair')} of seeds{failed_pairs}"
     evidence += infinity if has_infinite_end else ""
     difference = f"{first} minus {second}{f' in {metric}' if with_metric else ''} is {_describe_difference(comparison)}"
     if comparison.verdict in ("equal", "inconclusive"):
@@ -172,13 +181,20 @@ def describe_verdict(comparison: SeedComparison, first: str, second: str, *, wit
         why = f" ({evidence})"
         if math.isnan(outcome.low):
             judged = "No verdict"
-            why = f", but {outcome.reason}"
+            why = f", but {outcome.reason}{failed_pairs}"
         return f"{judged} {where}: {difference}{why}."
 
     # Name the better configuration first, but keep the sign that the difference has in every table.
     better, other = (first, second) if comparison.verdict == "first" else (second, first)
     relation = "lower" if question.direction == "none" else "better"
     return f"{better} is {relation} than {other} {where}: {difference} ({evidence})."
+
+
+def describe_failed_pairs(outcome: TwoSamples) -> str:
+    """Return how many of the counted pairs failed, as text to append to their number; empty if none did."""
+    counts = {"on both sides": outcome.both_failed, "on one side": outcome.one_failed}
+    texts = [f"{count} of them failed {where}" for where, count in counts.items() if count]
+    return f"; {', '.join(texts)}" if texts else ""
 
 
 def count_pairs_needed(tested: Sequence[SeedComparison]) -> int | None:
@@ -198,7 +214,10 @@ def _describe_difference(comparison: SeedComparison) -> str:
 
 def _count_seeds(comparison: SeedComparison) -> str:
     outcome = comparison.outcome
-    return format_count(outcome.n, "pair") if outcome.paired else f"{outcome.n} and {outcome.n_second}"
+    if not outcome.paired:
+        return f"{outcome.n} and {outcome.n_second}"
+    failed = f", {outcome.both_failed} failed in both" if outcome.both_failed else ""
+    return format_count(outcome.n, "pair") + failed
 
 
 def _describe_pairing(comparison: SeedComparison) -> str:

@@ -90,10 +90,13 @@ class SeedComparison:
     def verdict(self) -> Literal["first", "second", "equal", "inconclusive"]:
         """Which configuration is better, or lower without a better direction, if the interval excludes 0.
 
-        It is "equal" if both ends of the interval are 0, because then at most a few seeds differ.
+        It is "equal" if both ends of the interval are 0, because then at most a few seeds differ. Pairs that failed on
+        both sides tie, too, but are no evidence: then several other pairs must be equal, and more than differ.
         """
-        if self.outcome.low == self.outcome.high == 0:
-            return "equal"
+        outcome = self.outcome
+        if outcome.low == outcome.high == 0:
+            has_evidence = outcome.ties - outcome.both_failed > max(1, outcome.n - outcome.ties)
+            return "equal" if has_evidence or not outcome.both_failed else "inconclusive"
         if not (self.outcome.low > 0 or self.outcome.high < 0):  # NaN without an interval
             return "inconclusive"
         return "first" if (self.outcome.low > 0) == (self.question.direction == "maximize") else "second"
@@ -219,11 +222,16 @@ def _compare_values(x: Floats, y: Floats, is_paired: bool, question: Question) -
         return TwoSamples(n=0, reason=NO_VALUES)
 
     # A seed is still NaN only if the policy leaves it out; a pair is left out with either of its seeds.
+    failed_x, failed_y = np.isnan(x), np.isnan(y)
     x, y = (replace_failed_seeds(values, question) for values in (x, y))
     if not is_paired:
         return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
     is_defined = ~(np.isnan(x) | np.isnan(y))
-    return compare_pairs(x[is_defined], y[is_defined])
+    return replace(
+        compare_pairs(x[is_defined], y[is_defined]),
+        both_failed=int((failed_x & failed_y & is_defined).sum()),
+        one_failed=int(((failed_x ^ failed_y) & is_defined).sum()),
+    )
 
 
 def replace_failed_seeds(values: Floats, question: Question) -> Floats:

@@ -380,10 +380,16 @@ def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, is_paired: b
         return TwoSamples(n=0, reason=NO_VALUES)
 
     # Without pairs, leaving out a failed seed would average different configurations on each side.
+    failed_x, failed_y = np.isnan(x_CS), np.isnan(y_CS)
     x_CS, y_CS = (replace_failed_seeds(values, question) for values in (x_CS, y_CS))
     if is_paired:
         differences = _average_configurations(subtract_pairs(x_CS, y_CS))
-        return describe_differences(differences[~np.isnan(differences)], level=level)
+        is_defined = ~np.isnan(differences)
+        return replace(
+            describe_differences(differences[is_defined], level=level),
+            both_failed=int(((failed_x & failed_y).all(axis=0) & is_defined).sum()),
+            one_failed=int(((failed_x ^ failed_y).any(axis=0) & is_defined).sum()),
+        )
     first, second = (_average_configurations(values) for values in (x_CS, y_CS))
     if has_failed or not (np.isfinite(first).all() and np.isfinite(second).all()):
         return TwoSamples(n=len(first), n_second=len(second), reason=UNPAIRED_FAILED)

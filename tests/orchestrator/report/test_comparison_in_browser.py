@@ -237,6 +237,34 @@ def test_pairs_without_a_line_are_counted_below_the_picture(lost, tab, tmp_path,
     assert ("2 of 8" in note) == bool(lost)
 
 
+@pytest.mark.parametrize("finished", [0, 2])
+def test_pairs_that_failed_on_both_sides_are_counted_and_not_drawn(finished, tab, tmp_path, synthetic_sweep):
+    failed = {(number, seed): 50 for number in (0, 1) for seed in range(finished, 4)}
+    values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(2)]
+    path, _ = write_report(synthetic_sweep(tmp_path / "both", values, 4, lambda *_: 0.5, failed).folder)
+    tab.problems.clear()
+    tab.open(path.as_uri())
+    if not finished:  # the first by rank are A and B, but failed ones have no rank
+        for c in (0, 1):
+            tab.click(f'#table tr[data-c="{c}"]')
+    verdict = tab.read("document.querySelector('.verdict').textContent")
+    rows = tab.read("[...document.querySelectorAll('#comparison tbody tr')].map(e => ({...e.dataset}))")
+    dots = tab.read(
+        "[...document.querySelectorAll('#comparison td svg')].map(e => e.querySelectorAll('circle').length)"
+    )
+    assert dots == [finished] * 3 and tab.problems == []
+    if finished:
+        assert (
+            verdict.startswith("No difference") and "2 pairs of seeds that finished; 2 pairs failed on both" in verdict
+        )
+        assert "2 failed in both" in tab.read("document.querySelector('#comparison tbody').textContent")
+        lines = tab.read("[...document.querySelectorAll('.differences .seed')].map(e => !!e.getAttribute('d'))")
+        assert lines == [True, True, False, False]
+    else:
+        assert verdict.startswith("No verdict") and {row["difference"] for row in rows} == {"NaN"}
+        assert {row["p"] for row in rows} == {"NaN"}
+
+
 def test_configurations_without_pairs_of_seeds_have_no_picture_of_differences(written, tab, tmp_path):
     changed = tmp_path / "unpaired.html"
     text = written.read_text()

@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
-from orchestrator.report.tables.seed_comparison_table import describe_verdict
+from orchestrator.report.tables.columns import make_cells
+from orchestrator.report.tables.seed_comparison_table import describe_verdict, make_comparison_columns
 from orchestrator.report.write_report import read_summary, write_report
 from orchestrator.results.comparing.seed_comparisons import Side, compare_seeds, compare_sides, make_question
 from orchestrator.results.make_summary import summarize
@@ -54,8 +55,54 @@ def test_a_difference_that_is_infinite_because_seeds_failed_is_no_verdict(tmp_pa
     assert math.isinf(comparison.outcome.difference)
     text = describe_verdict(comparison, "#0", "#2")
     assert text.startswith("No verdict") and "0 of #0 and 1 of #2" in text and "inf" not in text
-    unreached = replace(comparison, first_failed=0, second_failed=0)  # infinite, as of a step that was never reached
+    without = replace(comparison.outcome, one_failed=0)
+    unreached = replace(
+        comparison, first_failed=0, second_failed=0, outcome=without
+    )  # infinite, as of a step that was never reached
     assert "failed" not in describe_verdict(unreached, "#0", "#2")
+
+
+def compare_halves(folder, synthetic_sweep, seeds, failed, curve=lambda *_: 0.5):
+    """Return the comparison of two configurations at the test lengths; `failed` lists (number, seed)."""
+    lost = dict.fromkeys(failed, 60)
+    summary = summarize(synthetic_sweep(folder, NORMS[:2], seeds, curve, lost))
+    first, second = (Side(summary, row) for row in sorted(summary.rows, key=lambda row: row.number))
+    return compare_sides(first, second, make_question(first, second, "test"), "")
+
+
+@pytest.mark.parametrize("seeds", [4, 10])
+def test_pairs_that_failed_on_both_sides_are_not_called_equal(seeds, tmp_path, synthetic_sweep):
+    both = [(number, seed) for number in (0, 1) for seed in (2, 3)]
+    comparison = compare_halves(tmp_path / "both", synthetic_sweep, seeds, both)
+    outcome, text = comparison.outcome, describe_verdict(comparison, "#0", "#1")
+    assert (outcome.n, outcome.ties, outcome.both_failed, outcome.one_failed) == (seeds, seeds, 2, 0)
+    assert text.startswith("No difference") and f"{seeds - 2} pairs" in text and "2 pairs failed on both" in text
+    assert "all" not in text.split() and "2 failed in both" in make_cells(
+        [comparison], make_comparison_columns([comparison])
+    )["seeds"][0]  # fmt: skip
+
+    # All seeds of both: nothing is compared.
+    every = [(number, seed) for number in (0, 1) for seed in range(seeds)]
+    nothing = compare_halves(tmp_path / "every", synthetic_sweep, seeds, every)
+    assert nothing.outcome.n == 0 and "every seed of both failed" in describe_verdict(nothing, "#0", "#1")
+
+
+def test_pairs_that_failed_on_both_sides_decide_nothing(tmp_path, synthetic_sweep):
+    def opposite(number, seed, average, metric, lengths, step):
+        return 0.5 + number * 0.1 * (-1) ** seed + 0 * lengths
+
+    both = [(number, seed) for number in (0, 1) for seed in range(2, 10)]
+    comparison = compare_halves(tmp_path / "two", synthetic_sweep, 10, both, opposite)
+    assert comparison.outcome.low == comparison.outcome.high == 0 and comparison.verdict == "inconclusive"
+    text = describe_verdict(comparison, "#0", "#1")
+    assert text.startswith("Inconclusive") and "10 pairs" in text and "8 of them failed on both" in text
+
+
+def test_pairs_that_failed_on_one_side_are_counted(tmp_path, synthetic_sweep):
+    comparison = compare_halves(tmp_path / "one", synthetic_sweep, 10, [(0, 3), (1, 3), (1, 4)])
+    assert (comparison.outcome.both_failed, comparison.outcome.one_failed) == (1, 1)
+    text = describe_verdict(comparison, "#0", "#1")
+    assert "1 of them failed on both" in text and "1 of them failed on one" in text
 
 
 TINY = """name: tiny

@@ -6,6 +6,7 @@ const medianOf = values => {
   return !n ? NaN : low === high ? low : (low + high) / 2; // two infinite ones have an infinite median
 };
 const difference = (x, y) => x === y ? 0 : x - y; // 0 also for two failed seeds, whose values are infinite
+const countTrue = flags => d3.sum(flags, Number);
 
 // The outcome of a seed: its curve at the lengths, reduced as the selection does; NaN if a value is missing.
 const reduceCurve = (m, a, c, s, lengths, reduction) => {
@@ -32,6 +33,7 @@ function arePaired(c, d) {
 
 // The comparison of c with d at a group of lengths; null if they have none in common. `difference`, the median
 // difference over seeds, has an exact interval [low, high] of confidence `level`; `reason` says why it may lack one.
+// `bothFailed` and `oneFailed` count pairs; the former tie, but `shown` has the differences of all other pairs alone.
 function compareSeeds(c, d, group) {
   const m = state.m, metric = page.metrics[m], {policy} = page.judged;
   const [lengths, otherLengths] = [c, d].map(side => groupsOf(side, m)[group] || []);
@@ -45,16 +47,23 @@ function compareSeeds(c, d, group) {
   const [first, second] = outcomes.map(side => new Map(
     side.map(([seed, value]) => [seed, Number.isNaN(value) ? failedValue : value]).filter(([, value]) => !Number.isNaN(value))));
   const medians = [medianOf(first.values()), medianOf(second.values())], paired = arePaired(c, d);
-  const comparison = {group, lengths: common, medians, paired, differences: [], difference: NaN, low: NaN, high: NaN, level: NaN, p: NaN, n: 0, reason: ""};
+  const comparison = {group, lengths: common, medians, paired, differences: [], shown: [], bothFailed: 0, oneFailed: 0, difference: NaN, low: NaN, high: NaN, level: NaN, p: NaN, n: 0, reason: ""};
   if (policy === "fail" && outcomes.flat().some(([, value]) => Number.isNaN(value)))
     return {...comparison, reason: "a seed failed, and with it the configuration"};
+  if (outcomes.flat().length && outcomes.flat().every(([, value]) => Number.isNaN(value)))
+    return {...comparison, medians: [NaN, NaN], reason: "every seed of both failed"};
   if (!paired)
     return {...comparison, difference: difference(...medians), reason: "the seeds are not paired, so there is no interval"};
 
   // The interval lies between two of the sorted differences (as the inverted sign test).
-  const differences = [...first.keys()].filter(seed => second.has(seed)).map(seed => difference(first.get(seed), second.get(seed)));
+  const seeds = [...first.keys()].filter(seed => second.has(seed)), differences = seeds.map(seed => difference(first.get(seed), second.get(seed)));
+  const [failedFirst, failedSecond] = outcomes.map(side => new Set(side.filter(([, value]) => Number.isNaN(value)).map(([seed]) => seed)));
+  const failures = seeds.map(seed => failedFirst.has(seed) + failedSecond.has(seed));
   const sorted = Float64Array.from(differences).sort(), n = sorted.length;
-  Object.assign(comparison, {differences, n, difference: medianOf(sorted)});
+  Object.assign(comparison, {
+    differences, n, difference: medianOf(sorted), shown: differences.filter((_, index) => failures[index] < 2),
+    bothFailed: countTrue(failures.map(count => count === 2)), oneFailed: countTrue(failures.map(count => count === 1)),
+  });
   if (!n) return {...comparison, reason: "no seed has a value in both"};
   let dropped = -1; // of the sorted differences at either end
   while (n >= FEWEST_PAIRS && 1 - 2 * binomialCdf(n, dropped + 1) >= 0.95) dropped++;
@@ -113,6 +122,7 @@ function drawDifferences(c, d, available) {
     const others = valuesOf(d, seed);
     return {seed, values: valuesOf(c, seed).map((value, index) => difference(value, others[index]))};
   });
+  const isLostInBoth = seed => [c, d].every(side => seedCurve(m, state.a, side, configurations[side].seeds.indexOf(seed)).every(Number.isNaN));
   const medians = lengths.map((_, index) => medianOf(pairs.map(({values}) => values[index]).filter(value => !Number.isNaN(value))));
   const finite = pairs.flatMap(({values}) => values).filter(Number.isFinite);
   if (!finite.length || (page.judged.policy === "fail" && (configurations[c].failed || configurations[d].failed))) return null;
@@ -134,7 +144,7 @@ function drawDifferences(c, d, available) {
 
   // The lines.
   svg.append("g").selectAll("path").data(pairs).join("path").attr("class", "seed").attr("data-seed", ({seed}) => seed)
-    .attr("stroke", "#1c2127").attr("d", ({values}) => path(values));
+    .attr("stroke", "#1c2127").attr("d", ({seed, values}) => isLostInBoth(seed) ? null : path(values));
   svg.append("path").attr("class", "median").attr("stroke", "#1c2127").attr("d", path(medians));
   return svg.node();
 }
@@ -147,23 +157,30 @@ function describePicture(picture) {
 }
 
 // One sentence on a comparison, as orchestrator/report/tables/seed_comparison_table.py begins `lengthwise compare`.
-function describeComparison({group, lengths, differences, difference, low, high, level, n, reason}, first, second) {
+function describeComparison({group, lengths, differences, difference, low, high, level, n, bothFailed, oneFailed, reason}, first, second) {
   const labels = [configurations[first].label, configurations[second].label];
   const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
   const measured = metricName() === judgedName ? "" : ` in ${metricName()}`; // else it is that of every other sentence
   if (Number.isNaN(difference)) return `No verdict ${at}: ${reason}.`;
   const hasFailed = configurations[first].failed || configurations[second].failed; // else a seed has never reached the metric
   const infinity = [low, high].every(Number.isFinite) ? "" : `; inf: ${hasFailed ? "failed seeds" : "never reached"}`;
-  const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds${infinity}`;
+  const failures = [[bothFailed, "both sides"], [oneFailed, "one side"]].filter(([count]) => count).map(([count, where]) => `${count} of them failed on ${where}`);
+  const failedPairs = failures.length ? `; ${failures.join(", ")}` : "";
+  const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds${failedPairs}${infinity}`;
   if (hasFailed && !Number.isFinite(difference) && Number.isNaN(low)) {
     const failed = [first, second].map((c, n) => `${configurations[c].failed} of ${labels[n]}`).join(" and ");
-    return `No verdict ${at}: seeds failed (${failed}), and ${reason}.`;
+    return `No verdict ${at}: seeds failed (${failed}), and ${reason}${failedPairs}.`;
   }
-  if (n > 1 && differences.every(value => value === 0)) return `No difference${measured} ${at}: equal values in all ${n} pairs of seeds.`;
-  const interval = Number.isNaN(low) ? `, but ${reason}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
+  const finished = n - bothFailed, ties = countTrue(differences.map(value => value === 0));
+  if (finished > 1 && ties === n) {
+    const pairs = bothFailed ? `the ${finished} pairs of seeds that finished; ${bothFailed} pair${bothFailed > 1 ? "s" : ""} failed on both sides` : `all ${n} pairs of seeds`;
+    return `No difference${measured} ${at}: equal values in ${pairs}.`;
+  }
+  const interval = Number.isNaN(low) ? `, but ${reason}${failedPairs}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
   const signed = `${labels[0]} minus ${labels[1]}${measured} is ${formatSigned(difference)}${interval}`; // as in every table
   if (!(low > 0 || high < 0)) {
-    const judged = Number.isNaN(low) ? "No verdict" : low === 0 && high === 0 ? "No difference" : "Inconclusive";
+    const isEqual = low === 0 && high === 0 && (!bothFailed || ties - bothFailed > Math.max(1, n - ties));
+    const judged = Number.isNaN(low) ? "No verdict" : isEqual ? "No difference" : "Inconclusive";
     return `${judged} ${at}: ${signed}.`;
   }
   const {direction} = page.metrics[state.m], firstIsBetter = (low > 0) === (direction === "maximize");
@@ -208,13 +225,13 @@ function drawComparison() {
     d3.max([low, high, difference, ...differences].filter(Number.isFinite), Math.abs) || 1;
   const isPhone = innerWidth <= 500 && !isPaper, width = innerWidth < 700 || isPaper ? 160 : 280;
   const rows = comparisons.map(comparison => {
-    const {group, lengths, medians, difference, low, high, differences, paired, n, p} = comparison;
+    const {group, lengths, medians, difference, low, high, shown, paired, n, bothFailed, p} = comparison;
     return {
       "at lengths": `${group} ${formatRanges(lengths)}`, "median A": formatNumber(medians[0]), "median B": formatNumber(medians[1]),
       [isPaired ? "median of A - B" : "A - B"]: formatSigned(difference),
       "interval (at least 95 %)": Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
-      "each seed": drawInterval(difference, low, high, limitOf(comparison), {dots: differences.filter(value => !Number.isNaN(value)), width}),
-      "pairs of seeds": paired ? String(n) : "not paired", p: Number.isNaN(p) ? "-" : p.toPrecision(3),
+      "each seed": drawInterval(difference, low, high, limitOf(comparison), {dots: shown, width}),
+      "pairs of seeds": !paired ? "not paired" : bothFailed ? `${n}, ${bothFailed} failed in both` : String(n), p: Number.isNaN(p) ? "-" : p.toPrecision(3),
     };
   });
   const isMedian = name => /^median [AB]$/.test(name), isBelow = name => isPhone && ["each seed", "p"].includes(name);
@@ -236,6 +253,7 @@ function drawComparison() {
   // The picture; then what the numbers are, and what they are not corrected for.
   const picture = drawDifferences(first, second, widthOf(box));
   const sign = {minimize: "; below 0 A is better", maximize: "; above 0 A is better"}[page.metrics[state.m].direction] ?? "";
+  const hasFailed = [first, second].some(c => configurations[c].failed) && !Number.isNaN(failedValueOf(state.m));
   const reasons = [...new Set(comparisons.map(({reason}) => reason).filter(Boolean))];
   box.append(
     make("p", `A is ${labels[0]} (${describe(first)}). B is ${labels[1]} (${describe(second)}).`),
@@ -247,6 +265,7 @@ function drawComparison() {
       ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences and assumes no distribution, p is that of the exact sign test."] : []),
       page.has_fresh_seeds ? "These seeds are fresh: no search ranked by them."
         : "Neither is corrected for how the pair was picked: the first by rank is partly luck, and only fresh seeds (lengthwise confirm) favour none.",
+      ...(hasFailed ? [`A failed seed counts as the worst value (${formatNumber(failedValueOf(state.m))}); seeds that failed in both tie.`] : []),
       ...reasons.map(reason => `${reason[0].toUpperCase()}${reason.slice(1)}.`),
     ].join(" "), {class: "note"}));
 }
