@@ -51,7 +51,7 @@ function compareSeeds(c, d, group) {
   if (policy === "fail" && outcomes.flat().some(([, value]) => Number.isNaN(value)))
     return {...comparison, reason: "a seed failed, and with it the configuration"};
   if (outcomes.flat().length && outcomes.flat().every(([, value]) => Number.isNaN(value)))
-    return {...comparison, medians: [NaN, NaN], reason: "every seed of both failed"};
+    return {...comparison, medians: [NaN, NaN], reason: "no seed of either has a value"};
   if (!paired)
     return {...comparison, difference: difference(...medians), reason: "the seeds are not paired, so there is no interval"};
 
