@@ -16,6 +16,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import write_csv
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.tables.columns import Column, Columns, Records, make_cells
+from orchestrator.report.tables.configuration_tables import format_ranks
 from orchestrator.report.tables.seed_comparison_table import (
     MAX_DIFFERING_LINES,
     MAX_VALUES,
@@ -176,7 +177,11 @@ def _advise_more_seeds(
 def _describe_configuration(side: Side) -> str:
     """Return label, sweep, config_id, rank and seeds of a configuration as text."""
     row = side.row
-    rank = f"ranked {row.rank} of {side.summary.complete_configurations}" if row.rank else "failed"
+    rank = (
+        f"ranked {format_ranks(side.summary)[row.config_id]} of {side.summary.complete_configurations}"
+        if row.rank
+        else "failed"
+    )
     ended = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
     return f"{format_label(row.number)} of {side.summary.name} ({row.config_id}, {rank}; {ended})"
 

@@ -1,6 +1,7 @@
 """Write the sentences on failed seeds: which configurations they make the worst, and which values they share."""
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,16 @@ from orchestrator.results.confirmation import make_label
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
-from orchestrator.text.wording import compact_value, format_number, join_first_few, shorten_keys
+from orchestrator.text.wording import compact_value, format_number, group_errors, join_first_few, shorten_keys
 from search_spaces import ABSENT
 
+FAILED_SEEDS = {  # by objective.failed_seeds
+    "worst": "counted as worst",
+    "exclude": "left out of the medians",
+    "fail": "their configurations fail",
+}
+MAX_ERROR = 50  # characters of an error beside the number of failed seeds
+_EXIT_CODE = re.compile(r"^exit code -?\d+[^:]*: ")
 MAX_KEYS = 2  # hyperparameters named with the values that failed seeds share
 MAX_CHANCE = 0.05  # of all failed seeds among the seeds with a value, if seeds failed at random
 
@@ -24,6 +32,21 @@ class _Share:
     value: str
     run: int
     failed: int
+
+
+def describe_failed_count(summary: Summary) -> str:
+    """Return how many seeds failed, with the most frequent error of those that crashed: "3 failed (1 diverged ...)"."""
+    # The exit code says nothing beside an error; all reasons are further down on the page.
+    crashed = sum(row.seeds_crashed for row in summary.rows)
+    diverged = summary.seeds_failed - crashed
+    errors = [*group_errors((error, pack_id) for pack_id, error in summary.state.failed_packs)]
+    text = _EXIT_CODE.sub("", errors[0]) if errors else ""
+    reason = text if len(text) <= MAX_ERROR else f"{text[: MAX_ERROR - 3]}..."
+    parts = [f"{crashed} crashed"] if crashed else []
+    if crashed and reason:
+        parts = [f"{crashed} crashed{', such as' if len(errors) > 1 else ':'} {reason}"]
+    parts += [f"{diverged} diverged"] if diverged else []
+    return f"{summary.seeds_failed} failed ({'; '.join([*parts, FAILED_SEEDS[summary.objective.failed_seeds]])})"
 
 
 def describe_failures(summary: Summary) -> list[str]:
@@ -88,4 +111,10 @@ def describe_lost(summary: Summary) -> list[str]:
         if (median := compute_median_of_others(summary, row, summary.objective.lengths)) is not None:
             label = make_label(summary.state.provenance, row.number)
             texts.append(f"{label} ({row.seeds_failed} of {row.seeds_run}; the others reach {format_number(median)})")
-    return [f"Last because seeds failed: {join_first_few(texts)}. Effects count them as the worst."] if texts else []
+    if not texts:
+        return []
+
+    # Without any finite score there is nothing to be behind.
+    if not any(row.score is not None and math.isfinite(row.score) for row in summary.rows):
+        return [f"Too many seeds failed for a score: {join_first_few(texts)}."]
+    return [f"Last because seeds failed: {join_first_few(texts)}. Effects count them as the worst."]

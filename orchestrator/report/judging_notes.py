@@ -6,7 +6,7 @@ import re
 from orchestrator.record.state.entities import STOPPED
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.report.tables.columns import Cells
-from orchestrator.report.tables.configuration_tables import OTHERS
+from orchestrator.report.tables.configuration_tables import OTHERS, format_ranks
 from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
     compare_orders,
@@ -42,6 +42,8 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     # A symbol is explained only if the table shows it.
     texts = [text for column in cells.values() for text in column]
     parts += ["brackets: quartiles over seeds"] if any(" [" in text for text in texts) else []
+    tied = next((rank for rank in format_ranks(summary).values() if rank.endswith("=")), "")
+    parts += [f"{tied}: equal scores"] if tied else []
     if summary.objective.threshold is not None:
         parts.append(f"reach: up to this length every median is {describe_threshold(summary)}")
     if summary.seeds_failed and summary.objective.failed_seeds == "worst":

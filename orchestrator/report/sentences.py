@@ -8,7 +8,7 @@ import math
 from orchestrator.record.state.entities import STOPPED
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
-from orchestrator.report.failure_sentences import describe_failures, describe_lost
+from orchestrator.report.failure_sentences import describe_failed_count, describe_failures, describe_lost
 from orchestrator.report.judging_notes import describe_threshold
 from orchestrator.report.lead_sentences import describe_lead, describe_lead_briefly
 from orchestrator.results.analysis import (
@@ -26,11 +26,6 @@ from orchestrator.text.wording import (
 )
 
 STATES = {"complete": "finished", "failed": "finished without a result", "running": "running", STOPPED: STOPPED}
-FAILED_SEEDS = {
-    "worst": "a failed seed counts as the worst value",
-    "exclude": "medians are over the seeds that did not fail",
-    "fail": "a configuration with a failed seed fails",
-}
 
 
 def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
@@ -89,13 +84,7 @@ def make_short_answer(summary: Summary) -> str:
 def describe_status(summary: Summary) -> str:
     """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
     # The policy decides what failed seeds do to the scores, so it is named beside their number.
-    failed = "none failed"
-    if summary.seeds_failed:
-        crashed = sum(row.seeds_crashed for row in summary.rows)
-        policy = FAILED_SEEDS[summary.objective.failed_seeds]
-        counts = {"diverged": summary.seeds_failed - crashed, "crashed": crashed}
-        reasons = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count)
-        failed = f"{summary.seeds_failed} failed ({reasons}; {policy})"
+    failed = describe_failed_count(summary) if summary.seeds_failed else "none failed"
 
     # Pruned and stopped members have fewer steps on purpose, which is no failure.
     done = summary.complete_configurations
@@ -178,7 +167,7 @@ def _are_equal_at_test_lengths(summary: Summary) -> bool:
 
 def _describe_tie(summary: Summary, score: float, count: int) -> str:
     """Return a sentence that all configurations have the same score."""
-    tied = f"all {count}" + ("" if summary.has_ended else " so far")
+    tied = ("both" if count == 2 else f"all {count}") + ("" if summary.has_ended else " so far")
     lengths = format_lengths(summary.objective.lengths, "selection ")
     return f"No configuration is ahead: {tied} have {_describe_score(summary, score)} at the {lengths}."
 

@@ -68,7 +68,8 @@ def explain_missing_effects(summary: Summary) -> str | None:
     if not any(map(math.isfinite, scores)):
         return "Effects are not shown: no configuration has a finite score."
     if len(set(scores)) == 1:
-        return f"Effects are not shown: all {len(scores)} configurations have the same score."
+        them = "both" if len(scores) == 2 else f"all {len(scores)}"
+        return f"Effects are not shown: {them} configurations have the same score."
     return None
 
 

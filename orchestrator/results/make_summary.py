@@ -71,9 +71,10 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     bands = make_bands(chosen_curves, objective, directions)
 
     # Ranks follow when all rows are known.
+    imported_metric = objective.metric if IMPORTED in state.provenance else ""
     rows = [
         replace(
-            _make_row(configuration, measurements[config_id], bands, objective),
+            _make_row(configuration, measurements[config_id], bands, objective, imported_metric),
             is_complete=config_id in complete_ids,
             rounds=race.count_rounds(config_id) if race else 0,
         )
@@ -210,6 +211,7 @@ def _make_row(
     measured: Measurements,
     bands: Mapping[CurveKey, Band],
     objective: Objective,
+    imported_metric: str,
 ) -> ConfigurationResult:
     """Return the row of a configuration, without score and rank, and not yet complete."""
     members = configuration.members.values()
@@ -231,7 +233,9 @@ def _make_row(
         stop_steps=list_early_stops(configuration),
         pruned_at=configuration.pruned_at,
         form=", ".join(sorted({member.form for member in members if member.form})),
-        failures=tuple((member.seed, _describe_failure(member)) for member in failed_members),
+        failures=tuple(
+            (member.seed, _describe_failure(member, configuration, imported_metric)) for member in failed_members
+        ),
     )
 
     # An unfinished configuration has no band.
@@ -253,11 +257,16 @@ def _make_row(
     )
 
 
-def _describe_failure(member: MemberState) -> str:
-    """Return why a member failed, as text."""
-    if member.failed_at is not None:
-        return f"diverged: NaN or infinite at step {member.failed_at:,}"
-    return member.error or "its pack failed"
+def _describe_failure(member: MemberState, configuration: ConfigurationState, imported_metric: str) -> str:
+    """Return why a member failed, as text; `imported_metric` is the judged metric of imported results, else empty."""
+    if member.failed_at is None:
+        return member.error or "its pack failed"
+
+    # A program diverges by the loss that it reports, or by scores of nothing but NaN at its last step.
+    is_last = member.failed_at == configuration.resolved["training"]["steps"]
+    reported = "loss or every score" if is_last else "loss"
+    trained = reported if "program" in configuration.resolved else "loss or weights"
+    return f"diverged: {imported_metric or trained} NaN or infinite at step {member.failed_at:,}"
 
 
 def _judge_other_distributions(

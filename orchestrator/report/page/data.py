@@ -109,7 +109,6 @@ def _describe_configuration(
     return {
         "label": make_label(summary.state.provenance, row.number),
         "rank": row.rank,
-        "state": "" if row.rank else row.why_unranked,
         "seeds": [*row.seeds],
         "failed": row.seeds_failed,
         "run": row.seeds_run,

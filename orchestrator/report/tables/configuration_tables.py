@@ -29,12 +29,26 @@ CONFIG_ID, IN_SEARCH = "config_id", "in search"
 OTHERS = "others"  # the seeds that did not fail
 
 
+def format_ranks(summary: Summary) -> dict[str, str]:
+    """Return the rank of every ranked configuration as text by config_id; equal scores share the first rank: "1=".
+
+    Ranks as numbers, in files and for commands, are all different: the number of the configuration decides.
+    """
+    first_by_score = dict[tuple[float | None, int], list[int]]()
+    for row in summary.rows:
+        if row.rank is not None:
+            first_by_score.setdefault((row.score, row.rounds), []).append(row.rank)
+    ranks = {key: f"{min(tied)}=" if len(tied) > 1 else f"{tied[0]}" for key, tied in first_by_score.items()}
+    return {row.config_id: ranks[row.score, row.rounds] for row in summary.rows if row.rank is not None}
+
+
 def make_identity_columns(summary: Summary) -> Columns:
     """Return the columns that identify a configuration: rank, label, config_id, and number."""
+    ranks = format_ranks(summary)
     provenance = summary.state.provenance
     own_numbers = "number" if read_search_labels(provenance) else ""  # for commands, where labels are of the search
     return [
-        Column("rank", lambda row: row.rank or "", "rank", lambda row: str(row.rank) if row.rank else row.why_unranked),
+        Column("rank", lambda row: row.rank or "", "rank", lambda row: ranks.get(row.config_id, row.why_unranked)),
         Column("label", lambda row: make_label(provenance, row.number)),
         Column(CONFIG_ID, attrgetter("config_id"), "config_id"),
         Column(own_numbers, attrgetter("number"), "number"),

@@ -121,7 +121,8 @@ def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, p
     state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, {(2, 1): 60}, died=[1])
     page, _ = write_report(state.folder)
     shown = " ".join(" ".join(page_of(page).text).split())
-    assert "3 failed (1 diverged, 2 crashed" in shown and "NaN or infinite at step 60" in shown
+    assert "3 failed (2 crashed: worker died; 1 diverged" in shown
+    assert "loss or weights NaN or infinite at step 60" in shown
     assert "crashed; " in shown and "worker died" in shown and "What failed" in shown
     assert "#2 seed 1" in shown and "#1 seeds 0-1" in shown  # seeds that failed alike have one line
     whole, _ = write_report(synthetic_sweep(tmp_path / "whole", values, 2, simple_curve).folder)

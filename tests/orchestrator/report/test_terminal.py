@@ -11,12 +11,14 @@ import pytest
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.effect_sentences import describe_effects
-from orchestrator.report.failure_sentences import describe_failures, describe_lost
+from orchestrator.report.failure_sentences import describe_failed_count, describe_failures, describe_lost
 from orchestrator.report.lead_sentences import describe_lead
 from orchestrator.report.sentences import describe_best, describe_status, make_short_answer
-from orchestrator.results.analysis import compute_score_effects
+from orchestrator.report.tables.columns import are_numbers
+from orchestrator.report.tables.configuration_tables import format_ranks, make_configuration_records
+from orchestrator.results.analysis import compute_score_effects, explain_missing_effects
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.make_summary import _describe_identical_curves, summarize
+from orchestrator.results.make_summary import _describe_failure, _describe_identical_curves, summarize
 from orchestrator.text.wording import format_number
 
 
@@ -42,7 +44,7 @@ def table_of(text):
     """The heading and the lines of the table of configurations, as words."""
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.lstrip().startswith("rank "))
-    end = next((i for i in range(start + 2, len(lines)) if not re.match(r" *(\d|failed) ", lines[i])), len(lines))
+    end = next((i for i in range(start + 2, len(lines)) if not re.match(r" *(\d=?|failed) ", lines[i])), len(lines))
     return lines[start].split(), [re.sub(r", (?=[^\[]*\])", ",", line).split() for line in lines[start + 2 : end]]
 
 
@@ -52,8 +54,57 @@ def test_it_says_what_ran_and_what_failed(tmp_path, synthetic_sweep, twelve, sho
     lost = {(2, seed): 10 for seed in range(2)}
     result = summarize(synthetic_sweep(tmp_path / "lost", draws(4), 2, noisy, lost, died=[1]))
     text = short_text(result, 1000)
-    assert "4 failed (2 diverged, 2 crashed; a failed seed counts as the worst value)" in text
+    assert "4 failed (2 crashed: worker died; 2 diverged; counted as worst)" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2", "failed", "failed"]
+
+
+def test_the_first_error_stands_beside_the_number_of_failed_seeds(tmp_path, synthetic_sweep):
+    state = synthetic_sweep(tmp_path / "died", draws(4), 2, noisy, {(2, 0): 10}, died=[0, 1])
+    first, second = (pack for pack in state.packs.values() if pack.status == "failed")
+    first.error = second.error = "exit code 1, before its first report: KeyError: 'x'"
+    assert describe_failed_count(summarize(state)).startswith("5 failed (4 crashed: KeyError: 'x'; 1 diverged; ")
+    second.error = "killed"
+    assert "4 crashed, such as KeyError: 'x'; " in describe_failed_count(summarize(state))
+    first.error = second.error = 100 * "x"
+    assert f"4 crashed: {47 * 'x'}...; " in describe_failed_count(summarize(state))
+
+
+def test_a_diverged_seed_names_what_was_not_finite(tmp_path, synthetic_sweep):
+    state = synthetic_sweep(tmp_path / "one", draws(1), 2, noisy, {(0, 1): 10})
+    member, (configuration,) = state.members[1], state.configurations.values()
+    program = replace(configuration, resolved={"program": "x", "training": {"steps": 20}})
+    assert [
+        _describe_failure(member, *given).split(": ")[1].partition(" NaN or infinite at step 10")[0]
+        for given in (
+            (configuration, ""), (program, ""), (configuration, "accuracy"),
+            (replace(program, resolved={"program": "x", "training": {"steps": 10}}), ""),
+        )
+    ] == ["loss or weights", "loss", "accuracy", "loss or every score"]  # fmt: skip
+
+
+def test_configurations_without_any_finite_score_are_not_called_last(tmp_path, synthetic_sweep):
+    lost = {(number, seed): 10 for number in range(2) for seed in range(2)}
+    (sentence,) = describe_lost(summarize(synthetic_sweep(tmp_path / "lost", draws(2), 3, noisy, lost)))
+    assert "Last" not in sentence and "#0 (2 of 3; " in sentence and "#1 (2 of 3; " in sentence
+
+
+def test_equal_scores_share_a_rank_on_screen_and_have_their_own_in_files(tmp_path, synthetic_sweep, short_text):
+    def tied(number, seed, average, metric, lengths, step):
+        return noisy((0, 2, 2, 3, 3)[number], 0, average, metric, lengths, step)
+
+    result = summarize(synthetic_sweep(tmp_path / "ties", draws(5), 2, tied))
+    assert [line[0] for line in table_of(short_text(result))[1]] == ["1", "2=", "2=", "4=", "4="]
+    assert "2=: equal scores" in short_text(result, 160)
+    assert [line["rank"] for line in make_configuration_records(result)] == [1, 2, 3, 4, 5]
+    assert are_numbers(["1", "2=", "2="])
+    whole = summarize(synthetic_sweep(tmp_path / "whole", draws(5), 2, noisy))
+    assert "=" not in "".join(format_ranks(whole).values()) and ": equal scores" not in short_text(whole, 160)
+
+
+def test_two_tied_configurations_are_both(tmp_path, synthetic_sweep):
+    result = summarize(synthetic_sweep(tmp_path / "two", draws(2), 2, lambda *_: 0.5))
+    for sentence in (describe_best(result), explain_missing_effects(result)):
+        assert " both " in sentence and "all 2" not in sentence
 
 
 def test_the_best_configuration_names_its_failed_seeds(tmp_path, synthetic_sweep):

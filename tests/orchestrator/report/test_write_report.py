@@ -77,7 +77,7 @@ def test_equal_scores_have_one_sentence_instead_of_effects(tmp_path, synthetic_s
     lost = {(number, seed): 10 for number in range(2) for seed in range(2)}
     nowhere = summarize(synthetic_sweep(tmp_path / "lost", values, 2, lambda *where: 0.5, lost))
     for result, words in (
-        (equal, "all 2 configurations have the same score"),
+        (equal, "both configurations have the same score"),
         (nowhere, "no configuration has a finite"),
     ):
         page, _ = write_report(result.folder)

@@ -112,10 +112,10 @@ const describeLengths = group => { // of the judged metric, such as " 8-19"; emp
   return texts.size === 1 ? ` ${[...texts][0]}` : "";
 };
 const describe = c => {
-  const {rank, state: condition, values, failed, run, seeds} = configurations[c];
+  const {values, failed, run, seeds} = configurations[c];
   const isWhole = !failed && run === seeds.length;
   const ran = isWhole ? `${run} seeds` : `${run - failed} of ${seeds.length} seeds finished, ${failed} failed`;
-  return [`rank ${rank ?? condition}`, ...Object.entries(values).map(pair => pair.join(" ")), ran].join(", ");
+  return [`rank ${page.table.rank[c]}`, ...Object.entries(values).map(pair => pair.join(" ")), ran].join(", ");
 };
 const markOf = c => c === state.first ? "A" : c === state.second ? "B" : "";
 const labelWithMark = c => (markOf(c) ? `${markOf(c)} ` : "") + configurations[c].label;

@@ -5,7 +5,7 @@ const asNumber = text => { // also of "#8" and "0.4 [0.398, 0.401]"; text comes 
   const value = parseFloat(text.replace(/^#/, ""));
   return Number.isNaN(value) ? Infinity : value;
 };
-const NUMBER = /^([-+]?(\d[\d,]*(\.\d*)?|inf)(e[-+]?\d+)?|not reached)( .*)?$/; // as in orchestrator/report/tables/columns.py
+const NUMBER = /^([-+]?(\d[\d,]*(\.\d*)?|inf)(e[-+]?\d+)?|not reached)=?( .*)?$/; // as in orchestrator/report/tables/columns.py
 const areNumbers = texts => { // apart from missing values; such a column is aligned at the right
   const present = texts.filter(text => text !== "-" && text !== "");
   return present.length > 0 && present.every(text => NUMBER.test(text));
