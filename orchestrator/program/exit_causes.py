@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -51,12 +52,19 @@ class ReachedLimit(NamedTuple):
     is_member_hours: bool
 
 
-def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedReports, start_step: int) -> bool:
+def judge_end(
+    code: int,
+    limit: ReachedLimit | None,
+    log: Path,
+    reports: MergedReports,
+    start_step: int,
+    describe_remedy: Callable[[str], str],
+) -> bool:
     """Return True if a program exited with RESTART_CODE, so that it is started again, else raise ProgramEnded.
 
     code: its exit code, -N if signal N killed it. limit: which limit stopped it, else None. log: of this
     attempt, in the folder of the member. reports: of all attempts. start_step: the last complete step when this attempt
-    began. Raises OutOfSpace or OSError if the disk is full.
+    began. describe_remedy: returns what follows the line of an error. Raises OutOfSpace or OSError if the disk is full.
     """
     completed = reports.completed_step
     steps = reports.declared.steps
@@ -82,7 +90,7 @@ def judge_end(code: int, limit: ReachedLimit | None, log: Path, reports: MergedR
     # error, or a mistake in the code, would only be repeated.
     may_be_race = completed == 0 and code != USAGE_ERROR and not _is_mistake(line)
     retry: RetryRule = "always" if completed > start_step else "once" if may_be_race else "never"
-    raise ProgramEnded(f"exit code {code}, {progress}: {line}", trace, retry)
+    raise ProgramEnded(f"exit code {code}, {progress}: {line}{describe_remedy(line)}", trace, retry)
 
 
 def find_report_error(log: Path) -> str | None:

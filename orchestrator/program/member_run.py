@@ -35,7 +35,7 @@ from orchestrator.program.exit_causes import (
     read_log,
 )
 from orchestrator.program.member_folder import LOCK_FILE, read_attempt_number
-from orchestrator.program.needed_files import is_file
+from orchestrator.program.needed_files import describe_uncopied, is_file
 from orchestrator.program.process import MemberLock, Process, start_program, try_lock
 from orchestrator.program.program_member import ProgramMember
 from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
@@ -167,7 +167,14 @@ class _MemberRun:
         self._fill_due_steps()
         if self.has_ended or self.is_stopped:
             return False
-        return judge_end(code, limit, log, self.reports, self.start_step)
+        return judge_end(
+            code,
+            limit,
+            log,
+            self.reports,
+            self.start_step,
+            lambda line: describe_uncopied(line, *self._find_code_folders()),
+        )
 
     # A command --------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -46,6 +47,19 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return False
+
+
+def describe_uncopied(error: str, folder: Path, copy_folder: Path) -> str:
+    """Return a remedy if an error names a module or file that is in `folder`, but was not copied; else ""."""
+    candidates: list[Path] = []
+    if module := re.match(r"ModuleNotFoundError: No module named '([\w.]+)'", error):
+        path = module[1].replace(".", "/")
+        candidates = [file for start in ("", "*/") for file in folder.glob(f"{start}{path}.py")]
+        candidates += [file.parent for start in ("", "*/") for file in folder.glob(f"{start}{path}/*.py")]
+    elif file := re.search(rf"{re.escape(str(copy_folder))}/([^'\"]+)", error):
+        candidates = [folder / file[1]]
+    names = [path.relative_to(folder) for path in candidates if path.exists()]
+    return f"; {names[0]} was not copied: list it in program.files, with all other files of the script" if names else ""
 
 
 def _read_imports(path: Path) -> Iterator[tuple[str, int]]:

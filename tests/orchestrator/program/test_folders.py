@@ -159,6 +159,35 @@ def test_an_argument_may_be_longer_than_the_name_of_a_file(study: Study) -> None
     assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.said
 
 
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        ("models.py", "models.py"),
+        ("models/gru.py", "models"),
+        ("src/models/gru.py", "src/models"),
+        ("models/notes", ""),
+    ],
+)
+def test_a_module_that_is_imported_by_a_computed_name_is_named(missing: str, named: str, study: Study) -> None:
+    study.write("import importlib; importlib.import_module('mod' + 'els')", program={"command": ["python", "train.py"]})
+    (study.folder / missing).parent.mkdir(parents=True, exist_ok=True)
+    (study.folder / missing).write_text("")
+    (error,) = {pack.error for pack in study.run().packs.values()}
+    _, _, remedy = str(error).partition("No module named 'models'")
+    assert (named in remedy and "program.files" in remedy) if named else not remedy
+
+
+def test_a_file_beside_a_script_that_was_not_copied_is_named(study: Study) -> None:
+    study.write(
+        "from pathlib import Path; (Path(__file__).parent / 'conf' / 'base.yaml').read_text()",
+        program={"command": ["python", "train.py"]},
+    )
+    (study.folder / "conf").mkdir()
+    (study.folder / "conf" / "base.yaml").write_text("")
+    (error,) = {pack.error for pack in study.run().packs.values()}
+    assert "; conf/base.yaml " in str(error) and "program.files" in str(error)
+
+
 def test_an_error_before_the_start_of_a_program_leaves_its_member_unlocked(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
