@@ -97,8 +97,7 @@ def test_the_lines_of_a_and_b_are_named_at_their_right_end(page):
     page.point("h1")
     assert set(page.read(f"{names}.map(e => e.textContent)")) == {f"A {labels[0]}", f"B {labels[3]}"}
     page.drag('#parallel .brush[data-axis="dropout"] .overlay', (0.5, 0.02), (0.5, 0.3))
-    drawn = page.read("document.querySelectorAll('#parallel .chosen:not(.out)').length")
-    assert page.read(f"{names}.length") == drawn < 2
+    assert page.read(f"{names}.length") == 2 and not {labels[0], labels[3]} <= {*page.read(ROWS)}  # also outside of it
 
 
 def test_names_of_parallel_lines_that_end_together_stand_apart(tab, tmp_path, synthetic_sweep):
@@ -358,10 +357,11 @@ def test_ranges_of_lengths_are_marked(page):
 
 
 def test_dragging_along_an_axis_keeps_its_configurations_alone(page):
+    compared = page.read(ROWS)[:2]
     page.drag('#parallel .brush[data-axis="dropout"] .overlay', (0.5, 0.5), (0.5, 0.98))
     kept = page.read(ROWS)
     dropped = page.read("document.querySelectorAll('#curves .curve.out').length")
-    assert 0 < len(kept) < 16 and dropped == 16 - len(kept)
+    assert 0 < len(kept) < 16 and dropped == 16 - len({*kept, *compared})
     assert page.read("document.querySelectorAll('#points svg:first-child .out').length") == dropped
     for told in ("#table caption", "#kept"):
         text = page.read(f"document.querySelector('{told}').textContent")
@@ -827,3 +827,52 @@ def test_infinite_ends_of_effects_are_arrows_towards_the_worse_values(direction,
         "return a.left < b.left - 1 || a.right > b.right + 1 }).length"
     )
     assert outside == 0 and tab.problems == []
+
+
+DOMAINS = (  # the values at both ends of each vertical axis of outcomes
+    "[document.querySelector('#curves svg'), ...document.querySelectorAll('#points svg')].map(svg => {"
+    "const ticks = [...svg.querySelectorAll('g[text-anchor=end] .tick')].filter(e => e.textContent);"
+    "const [[v, p], [w, q]] = [ticks[0], ticks.at(-1)].map(e => [e.__data__, e.transform.baseVal[0].matrix.f]);"
+    "const box = svg.querySelector('g[text-anchor=end] .domain').getBBox();"
+    "return [box.y + box.height, box.y].map(y => v + (y - p) / (q - p) * (w - v)) })"
+)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.0001])
+def test_the_axis_of_a_share_ends_at_one_and_spans_five_percent(gap, tab, tmp_path, synthetic_sweep):
+    values = [{"training.learning_rate": 0.001 * (1 + n), "model.dropout": 0.1 * n} for n in range(3)]
+    spec = {"objective.metric": "margin", "objective.direction": "maximize"}
+    state = synthetic_sweep(tmp_path / "share", values, 2, lambda n, *_: np.float32(1 - gap * n), spec=spec)
+    tab.open(write_report(state.folder)[0].as_uri())
+    for low, high in tab.read(DOMAINS):
+        assert high <= 1 + 1e-6 and low <= 0.95 + 1e-6
+
+
+def test_an_axis_spans_a_twentieth_of_its_largest_value(tab, tmp_path, synthetic_sweep):
+    values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(3)]
+    state = synthetic_sweep(tmp_path / "loss", values, 2, lambda n, *_: 2.3 + 0.0001 * n)
+    tab.open(write_report(state.folder)[0].as_uri())
+    for low, high in tab.read(DOMAINS):
+        assert high - low > 0.11 and low < 2.3 < high
+
+
+def test_a_and_b_chosen_by_keyboard_are_both_bold_and_b_is_dashed(page):
+    page.read("document.querySelector('#table tbody tr').focus()")
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.press(key)
+    look = "(s => [s.opacity, s.strokeDasharray !== 'none', parseFloat(s.strokeWidth) > 2])(getComputedStyle(e))"
+    rays = page.read(
+        f"Object.fromEntries([...document.querySelectorAll('#parallel .ray')].map(e => [e.dataset.c, {look}]))"
+    )
+    assert rays["0"] == ["1", False, True] and rays["2"] == ["1", True, True]
+    assert rays["1"][2] is False and float(rays["1"][0]) < 1
+
+
+def test_a_and_b_outside_a_range_stay_bold_in_every_picture(page):
+    page.drag("#parallel .brush .overlay", (0.5, 0.02), (0.5, 0.3))
+    dropped = set(page.read("[...document.querySelectorAll('#curves .out')].map(e => e.dataset.c)"))
+    marked = set(page.read("[...document.querySelectorAll('#parallel .chosen')].map(e => e.dataset.c)"))
+    assert dropped and marked == {"0", "1"} and "outside" in page.read("document.querySelector('#legend').textContent")
+    for picture in ("#curves", "#points", "#parallel"):
+        faded = set(page.read(f"[...document.querySelectorAll('{picture} .out')].map(e => e.dataset.c)"))
+        assert faded == dropped and not faded & marked, picture

@@ -24,8 +24,8 @@ function valueRange() {
   }
   let [low = isLog ? 0.1 : 0, high = 1] = d3.extent(values.filter(isDrawable));
   if (!isLog && low >= 0 && low < 0.6 * high) low = 0;
-  if (low < high) return [low, high];
-  return isLog ? [low / 2, high * 2] : [low >= 0 ? Math.max(0, low - 0.5) : low - 0.5, high + 0.5];
+  if (!isLog) return widenDomain([low, high], state.m);
+  return low < high ? [low, high] : [low / 2, high * 2];
 }
 
 // Move labels of one line each apart, downwards first and then back above the lower edge.
@@ -102,11 +102,11 @@ function drawCurves() {
     .attr("width", plotWidth).attr("height", height - top - bottom + 8); // a line at the edge keeps its width
   const curves = svg.append("g").attr("clip-path", "url(#inside)");
   pointable(curves.selectAll("path").data(d3.range(C).reverse()).join("path"))
-    .attr("class", c => `curve${configurations[c].rank ? "" : " open"}${isIn(c) ? "" : " out"}`)
+    .attr("class", c => `curve${configurations[c].rank ? "" : " open"}${outClass(c)}`)
     .attr("stroke", color).attr("d", c => path(quartileCurves(state.m, state.a, state.e, c)[1]));
   const ends = hollow.map(c => [c, findEnd(quartileCurves(state.m, state.a, state.e, c)[1])]).filter(([, end]) => end !== undefined);
   curves.selectAll(".end").data(ends).join("path").attr("data-c", ([c]) => c)
-    .attr("class", ([c]) => `end${isIn(c) ? "" : " out"}`).style("--tint", ([c]) => color(c))
+    .attr("class", ([c]) => `end${outClass(c)}`).style("--tint", ([c]) => color(c))
     .attr("transform", ([c, end]) => `translate(${x(lengths[end])},${y(quartileCurves(state.m, state.a, state.e, c)[1][end])})`)
     .attr("d", ([c]) => makeMark(c, 3.2));
   svg.classed("single", lengths.length === 1); // a curve of one length is a dot

@@ -17,7 +17,7 @@ const byStrength = (one, other) => strength(other.name) - strength(one.name);
 function outcomeScale(bottom, top) {
   const values = configurations.map(configuration => configuration[state.outcome]).filter(value => value !== null);
   const log = spansDecades(values), [low, high] = values.length ? d3.extent(values) : [1, 2];
-  const domain = low < high ? [low, high] : [low >= 0 && !log ? Math.max(0, low - 0.1) : low - 0.1, high + 0.1];
+  const domain = log ? [low, high] : widenDomain([low, high], 0);
   const scale = (log ? d3.scaleLog() : d3.scaleLinear()).domain(domain).range([bottom, top]);
   return Object.assign(log ? scale : scale.nice(), {log});
 }
@@ -63,7 +63,7 @@ function drawPoints() {
     const finished = d3.range(C).filter(c => axis.values[c] !== null && configurations[c][state.outcome] !== null);
     const describePoint = (c, value) => `${configurations[c].label}: ${axis.name} ${shorten(axis.values[c])}, ${value}`;
     pointable(svg.append("g").selectAll("path").data(d3.sort(finished.reverse(), markOf)).join("path"))
-      .attr("class", c => `dot${isHollow(c) ? " hollow" : ""}${isIn(c) ? "" : " out"}`).style("--tint", color).attr("d", c => makeMark(c, markOf(c) ? 6 : 4.2)).attr("fill", color)
+      .attr("class", c => `dot${isHollow(c) ? " hollow" : ""}${outClass(c)}`).style("--tint", color).attr("d", c => makeMark(c, markOf(c) ? 6 : 4.2)).attr("fill", color)
       .attr("transform", c => `translate(${x(axis.values[c]) + jitter(c)},${y(configurations[c][state.outcome])})`)
       .append("title").text(c => describePoint(c, formatNumber(configurations[c][state.outcome]) + (isHollow(c) ? `, ${configurations[c].failed} failed` : "")));
 
@@ -95,7 +95,7 @@ let endOfRay = () => null;
 function nameRays() {
   const svg = d3.select("#parallel svg"), {name, outcome} = axes.at(-1);
   if (svg.empty() || !outcome) return;
-  const named = new Set([state.first, state.second].filter(c => c !== null && isIn(c)));
+  const named = new Set([state.first, state.second].filter(c => c !== null));
   if (pointed !== null) named.add(pointed);
   const labels = [...named].filter(endOfRay).map(c => ({c, x: endOfRay(c)[0], y: endOfRay(c)[1]}));
   moveApart(labels, svg.attr("height") - 6);
@@ -133,8 +133,8 @@ function drawParallel() {
   };
   endOfRay = c => position(axes.at(-1), axes.length - 1, c);
   const line = c => d3.line().defined(end => end !== null)(axes.map((axis, index) => position(axis, index, c)));
-  pointable(svg.append("g").selectAll("path").data(d3.range(C).reverse()).join("path")).attr("stroke", color).attr("d", line)
-    .attr("class", c => `ray${markOf(c) ? " chosen" : ""}${configurations[c].without_value.length ? " failed" : ""}${isIn(c) ? "" : " out"}`);
+  pointable(svg.append("g").selectAll("path").data(d3.sort(d3.range(C).reverse(), markOf)).join("path")).attr("stroke", color).attr("d", line)
+    .attr("class", c => `ray${configurations[c].without_value.length ? " failed" : ""}${markOf(c) ? " chosen" : ""}${markOf(c) === "B" ? " second" : ""}${outClass(c)}`);
 
   const limit = value => Math.max(0, Math.min(1, value));
   const part = pixel => limit((lowest - pixel) / (lowest - highest)), pixelOf = part => lowest - part * (lowest - highest);
@@ -148,7 +148,7 @@ function drawParallel() {
       labelStrip(svg, x(axis.name) - 9, strip + 4);
     }
     const drawn = hollow.filter(c => axis.outcome && axis.values[c] !== null);
-    pointable(svg.append("g").selectAll("path").data(drawn).join("path")).attr("class", c => `end${isIn(c) ? "" : " out"}`)
+    pointable(svg.append("g").selectAll("path").data(drawn).join("path")).attr("class", c => `end${outClass(c)}`)
       .style("--tint", color).attr("d", c => makeMark(c, 3.6)).attr("transform", c => `translate(${x(axis.name)},${scales[index](axis.values[c])})`);
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`);
     group.call(drawAxis(index)).call(dropOverlapping, ON_HEIGHT);

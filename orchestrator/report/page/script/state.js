@@ -134,6 +134,19 @@ const logTickFormat = scale => { // beyond a decade only 1, 2 and 5 are labelled
   const labelled = high / low < 10 ? /^/ : high / low < 100 ? /^[125]/ : /^1/;
   return value => labelled.test(value.toExponential()) ? format(value) : "";
 };
+// A share (no metric declares its range: one that is better when higher, and never leaves 0 to 1) has no axis beyond 0 or
+// 1. A linear axis of outcomes spans at least 5 % of 0 to 1, of other metrics 5 % of the largest value, so that a
+// difference of 0.0002 between accuracies does not fill the picture.
+const LEAST_SPAN = 0.05, shares = [];
+const isShare = m => shares[m] ??= page.metrics[m].direction === "maximize"
+  && numbers.subarray(seedOffsets[m][0], seedOffsets[m][0] + page.averages.length * C * S * lengthsOf(m).length)
+    .every(value => !Number.isFinite(value) || value >= 0 && value <= 1);
+function widenDomain([low, high], m) {
+  const least = LEAST_SPAN * (isShare(m) ? 1 : Math.max(Math.abs(low), Math.abs(high)) || 1), missing = least - (high - low);
+  if (missing <= 0) return [low, high];
+  const lowest = low >= 0 ? Math.max(0, low - missing / 2) : low - missing / 2;
+  return isShare(m) && lowest + least > 1 ? [1 - least, 1] : [lowest, lowest + least];
+}
 const measureLabels = (svg, axis) => { // the width of the widest, which a vertical axis needs at its left
   const trial = svg.append("g").call(axis);
   const widest = d3.max(trial.selectAll(".tick text").nodes(), text => text.getComputedTextLength()) || 0;
@@ -154,7 +167,7 @@ const listFirst = (texts, separator = ", ") => `${texts.slice(0, 6).join(separat
 const STRIP_HEIGHT = failed.length ? 20 : 0;
 const [STRIP_ABOVE, STRIP_BELOW] = page.metrics[0].direction === "minimize" ? [STRIP_HEIGHT, 0] : [0, STRIP_HEIGHT];
 const drawCrosses = (svg, cs, position) => pointable(svg.append("g").selectAll("text").data(cs).join("text")).text("\u00d7")
-  .attr("class", c => `cross${isIn(c) ? "" : " out"}`).attr("text-anchor", "middle")
+  .attr("class", c => `cross${outClass(c)}`).attr("text-anchor", "middle")
   .attr("transform", c => `translate(${position(c)})`);
 const labelStrip = (svg, x, y) =>
   svg.append("text").attr("class", "failed").attr("x", x).attr("y", y).attr("text-anchor", "end").text(isNeverReached ? "never" : "failed");
@@ -173,7 +186,8 @@ for (const axis of axes) {
   if (!axis.number) axis.scale = d3.scalePoint(distinct, [0, 1]).padding(0.3);
   else {
     axis.log = axis.log && low > 0;
-    axis.scale = (axis.log ? d3.scaleLog() : d3.scaleLinear()).domain(low < high ? [low, high] : [low - 1, low + 1]);
+    const domain = axis.outcome && !axis.log ? widenDomain([low, high], 0) : low < high ? [low, high] : [low - 1, low + 1];
+    axis.scale = (axis.log ? d3.scaleLog() : d3.scaleLinear()).domain(domain);
   }
 }
 const isIn = c => Object.entries(state.filters).every(([name, [low, high]]) => {
@@ -182,6 +196,7 @@ const isIn = c => Object.entries(state.filters).every(([name, [low, high]]) => {
   const part = axis.values[c] === null ? NaN : axis.scale(axis.values[c]);
   return part >= low - 1e-9 && part <= high + 1e-9; // a value at the end of the range is inside
 });
+const outClass = c => isIn(c) || markOf(c) ? "" : " out"; // A and B stay, as they are compared
 const describeFilter = (axis, [low, high]) => { // "0.05 to 0.27", or the categories in the range
   if (axis.number) return [low, high].map(part => shorten(axis.scale.invert(part))).join(" to ");
   return axis.scale.domain().filter(value => axis.scale(value) >= low && axis.scale(value) <= high).map(shorten).join(", ") || "none";
