@@ -34,7 +34,7 @@ class _Share:
     failed: int
 
 
-def describe_failed_count(summary: Summary) -> str:
+def describe_failed_count(summary: Summary, *, with_error: bool = True) -> str:
     """Return how many seeds failed, with the most frequent error of those that crashed: "3 failed (1 diverged ...)"."""
     # The exit code says nothing beside an error; all reasons are further down on the page.
     crashed = sum(row.seeds_crashed for row in summary.rows)
@@ -43,13 +43,13 @@ def describe_failed_count(summary: Summary) -> str:
     text = _EXIT_CODE.sub("", errors[0]) if errors else ""
     reason = text if len(text) <= MAX_ERROR else f"{text[: MAX_ERROR - 3]}..."
     parts = [f"{crashed} crashed"] if crashed else []
-    if crashed and reason:
+    if crashed and reason and with_error:
         parts = [f"{crashed} crashed{', such as' if len(errors) > 1 else ':'} {reason}"]
     parts += [f"{diverged} diverged"] if diverged else []
     return f"{summary.seeds_failed} failed ({'; '.join([*parts, FAILED_SEEDS[summary.objective.failed_seeds]])})"
 
 
-def describe_failures(summary: Summary) -> list[str]:
+def describe_failures(summary: Summary, max_keys: int = MAX_KEYS) -> list[str]:
     """Return a sentence on the values of hyperparameters that all failed seeds share; empty if there are none.
 
     It has counts alone, because seeds of one configuration are not independent.
@@ -62,7 +62,7 @@ def describe_failures(summary: Summary) -> list[str]:
     likely = sorted((inside.run, name, inside, outside) for name, inside, outside in splits)
     texts = [
         f"{inside.failed} of {inside.run} with {name} {inside.value}, 0 of {outside.run} {outside.value}"
-        for _, name, inside, outside in likely[:MAX_KEYS]
+        for _, name, inside, outside in likely[:max_keys]
     ]
     return [f"Failed seeds: {'; '.join(texts)}."] if texts else []
 

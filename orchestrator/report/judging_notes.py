@@ -42,7 +42,8 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     # A symbol is explained only if the table shows it.
     texts = [text for column in cells.values() for text in column]
     parts += ["brackets: quartiles over seeds"] if any(" [" in text for text in texts) else []
-    tied = next((rank for rank in format_ranks(summary).values() if rank.endswith("=")), "")
+    ranks = cells.get("rank", format_ranks(summary).values())
+    tied = next((rank for rank in ranks if rank.endswith("=")), "")
     parts += [f"{tied}: equal scores"] if tied else []
     if summary.objective.threshold is not None:
         parts.append(f"reach: up to this length every median is {describe_threshold(summary)}")

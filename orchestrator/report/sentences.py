@@ -8,7 +8,7 @@ import math
 from orchestrator.record.state.entities import STOPPED
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
-from orchestrator.report.failure_sentences import describe_failed_count, describe_failures, describe_lost
+from orchestrator.report.failure_sentences import MAX_KEYS, describe_failed_count, describe_failures, describe_lost
 from orchestrator.report.judging_notes import describe_threshold
 from orchestrator.report.lead_sentences import describe_lead, describe_lead_briefly
 from orchestrator.results.analysis import (
@@ -32,23 +32,24 @@ def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
     """Return sentences on the status, the best configuration, its confirmations, and the effects of hyperparameters.
 
     An empty sweep has only the status. `with_values` names the searched values of the best configuration. Without it,
-    there is room only for the last confirmation, whose scores are named because no table follows. Without a
-    confirmation, the first configuration is compared with the next, as report.html does beside its curves.
+    there is room only for the last confirmation, whose scores are named because no table follows, and for one
+    hyperparameter of failed seeds, whose errors are named below the table. Without a confirmation, the first
+    configuration is compared with the next, as report.html does beside its curves.
     """
     # An empty sweep has no best configuration and no effects.
     if not summary.rows:
-        return [describe_status(summary)]
+        return [describe_status(summary, with_error=with_values)]
     confirmations = read_confirmations(summary)
     sentences = [
-        describe_status(summary),
+        describe_status(summary, with_error=with_values),
         describe_best(summary, with_values=with_values),
         *(
             describe_confirmation(summary, confirmation, with_scores=not with_values)
             for confirmation in (confirmations if with_values else confirmations[-1:])
         ),
         *(() if with_values or confirmations else describe_lead(summary)),
-        *describe_lost(summary),
-        *describe_failures(summary),
+        *(describe_lost(summary) if with_values else ()),
+        *describe_failures(summary, MAX_KEYS if with_values else 1),
     ]
 
     # A confirmation has too few configurations for effects.
@@ -81,10 +82,10 @@ def make_short_answer(summary: Summary) -> str:
     return confirmed if read_search_labels(summary.state.provenance) else f"{answer}. {confirmed}"
 
 
-def describe_status(summary: Summary) -> str:
-    """Return the state of the sweep, how many configurations and seeds ran, and how many failed."""
+def describe_status(summary: Summary, *, with_error: bool = True) -> str:
+    """Return the state of the sweep, how many configurations and seeds ran, how many failed, and the first error."""
     # The policy decides what failed seeds do to the scores, so it is named beside their number.
-    failed = describe_failed_count(summary) if summary.seeds_failed else "none failed"
+    failed = describe_failed_count(summary, with_error=with_error) if summary.seeds_failed else "none failed"
 
     # Pruned and stopped members have fewer steps on purpose, which is no failure.
     done = summary.complete_configurations

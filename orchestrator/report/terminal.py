@@ -21,10 +21,13 @@ from orchestrator.report.tables.configuration_tables import (
     make_result_columns,
     make_value_columns,
 )
+from orchestrator.results.confirmation import read_search_labels
+from orchestrator.results.failed_seeds import advise_retry, make_failure_rows
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_count
 
-MAX_ROWS = 6  # configurations in the table
+MAX_LINES, LINE_WIDTH = 20, 100  # of a screen that names failed seeds: its table has fewer rows
+MIN_ROWS, MAX_ROWS = 2, 6  # configurations in the table
 MAX_SENTENCE = 200  # characters of an answer
 MAX_CONFIRMATION = 400  # characters of the sentences on a confirmation
 LEFT_ALIGNED = {
@@ -104,9 +107,11 @@ class Screen:
         summary = self.summary
         width = options.max_width
         yield Text(f"Sweep {summary.name}", style="bold")
+        lines = 1
         for sentence in make_answers(summary, with_values=False):
+            room = MAX_CONFIRMATION if sentence.startswith("Confirmation ") else MAX_SENTENCE
+            lines += _count_lines(sentence[:room])
             if console.is_terminal and str(summary.folder) not in sentence:  # a command is copied as one line
-                room = MAX_CONFIRMATION if sentence.startswith("Confirmation ") else MAX_SENTENCE
                 sentence = "\n".join(
                     textwrap.wrap(sentence, width, max_lines=math.ceil(room / width), placeholder=" ...")
                 )
@@ -115,12 +120,19 @@ class Screen:
         # Only the first rows, with the columns that fit: the page has the others, and the legend explains what is
         # shown.
         rows = [row for row in summary.rows if row.is_complete]
+        failures = self._make_failure_lines(console, width)
+        room = MAX_ROWS
         if rows:
             yield ""
-            cells = make_short_table(summary, rows[:MAX_ROWS], lambda cells: measure_table(cells) <= width)
+            cells = make_short_table(summary, rows[:room], lambda cells: measure_table(cells) <= width)
+            if failures and console.is_terminal:
+                # Besides rows: an empty line, the heading and its rule, the legend, the content and path of the page.
+                lines += len(failures) + _count_lines(describe_columns(summary, cells)) + 5
+                room = max(MIN_ROWS, min(MAX_ROWS, MAX_LINES - lines))
+                cells = {name: column[:room] for name, column in cells.items()}
             yield from map(make_rich_table, lay_out(cells, width, keys=2))
             hidden = [name for name in make_cells(rows, make_value_columns(summary)) if name not in cells]
-            omitted = [format_count(len(rows) - MAX_ROWS, "configuration")] if len(rows) > MAX_ROWS else []
+            omitted = [format_count(len(rows) - room, "configuration")] if len(rows) > room else []
             omitted += [f"values of {', '.join(hidden)}"] if hidden else []
             yield make_sentence_text(describe_columns(summary, cells), console, summary, "dim")
         else:
@@ -131,9 +143,32 @@ class Screen:
         if summary.notes:
             omitted.append(f"{format_count(len(summary.notes), 'note')}, the first: {summary.notes[0]}")
         if omitted:
-            lines = textwrap.wrap(f"more on the page: {'; '.join(omitted)}", width, max_lines=1, placeholder=" ...")
-            yield Text(lines[0], "dim")
+            (more,) = textwrap.wrap(f"more on the page: {'; '.join(omitted)}", width, max_lines=1, placeholder=" ...")
+            yield Text(more, "dim")
+        yield from (Text(line, no_wrap=True, overflow="ignore") for line in failures)
         yield Text(f"Page: {summary.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
+
+    def _make_failure_lines(self, console: Console, width: int) -> list[str]:
+        """Return lines that name the seeds that diverged, those that crashed, and the command that retries these.
+
+        There is a line for the most frequent cause of each kind; a terminal cuts it, but not the command.
+        """
+        summary = self.summary
+        rows = make_failure_rows(summary.state, read_search_labels(summary.state.provenance))
+        lines = []
+        for kind in dict.fromkeys(kind for kind, _ in rows):
+            texts = [text for other, text in rows if other == kind]
+            first = f" (first of {len(texts)} causes)" if len(texts) > 1 else ""
+            line = f"{kind.capitalize()}{first}: {texts[0]}"
+            lines += textwrap.wrap(line, width, max_lines=1, placeholder=" ...") if console.is_terminal else [line]
+        if (retry := advise_retry(summary.state)) and summary.status != "running":
+            lines.append(f"Retry them with: {retry}")
+        return lines
+
+
+def _count_lines(text: str) -> int:
+    """Return the number of lines of LINE_WIDTH characters that a text takes."""
+    return math.ceil(len(text) / LINE_WIDTH)
 
 
 def make_short_table(summary: Summary, rows: Sequence[ConfigurationResult], fits: Callable[[Cells], bool]) -> Cells:

@@ -14,10 +14,11 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.files.searched_values import list_searched_keys
 from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.ledger.records import LEDGER_FILE
-from orchestrator.record.state.entities import ConfigurationState, MemberState
+from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.failed_seeds import describe_failure
 from orchestrator.results.pack_environments import PackEnvironments, record_configurations
 from orchestrator.results.program_defaults import describe_differing_defaults
 from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
@@ -71,10 +72,9 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     bands = make_bands(chosen_curves, objective, directions)
 
     # Ranks follow when all rows are known.
-    imported_metric = objective.metric if IMPORTED in state.provenance else ""
     rows = [
         replace(
-            _make_row(configuration, measurements[config_id], bands, objective, imported_metric),
+            _make_row(state, configuration, measurements[config_id], bands, objective),
             is_complete=config_id in complete_ids,
             rounds=race.count_rounds(config_id) if race else 0,
         )
@@ -207,11 +207,11 @@ def _select_needed_rows(objective: Objective, curves: pd.DataFrame) -> Mask:
 
 
 def _make_row(
+    state: SweepState,
     configuration: ConfigurationState,
     measured: Measurements,
     bands: Mapping[CurveKey, Band],
     objective: Objective,
-    imported_metric: str,
 ) -> ConfigurationResult:
     """Return the row of a configuration, without score and rank, and not yet complete."""
     members = configuration.members.values()
@@ -233,9 +233,7 @@ def _make_row(
         stop_steps=list_early_stops(configuration),
         pruned_at=configuration.pruned_at,
         form=", ".join(sorted({member.form for member in members if member.form})),
-        failures=tuple(
-            (member.seed, _describe_failure(member, configuration, imported_metric)) for member in failed_members
-        ),
+        failures=tuple((member.seed, describe_failure(state, configuration, member)) for member in failed_members),
     )
 
     # An unfinished configuration has no band.
@@ -255,18 +253,6 @@ def _make_row(
         if groups.trained
         else None,
     )
-
-
-def _describe_failure(member: MemberState, configuration: ConfigurationState, imported_metric: str) -> str:
-    """Return why a member failed, as text; `imported_metric` is the judged metric of imported results, else empty."""
-    if member.failed_at is None:
-        return member.error or "its pack failed"
-
-    # A program diverges by the loss that it reports, or by scores of nothing but NaN at its last step.
-    is_last = member.failed_at == configuration.resolved["training"]["steps"]
-    reported = "loss or every score" if is_last else "loss"
-    trained = reported if "program" in configuration.resolved else "loss or weights"
-    return f"diverged: {imported_metric or trained} NaN or infinite at step {member.failed_at:,}"
 
 
 def _judge_other_distributions(

@@ -2,7 +2,6 @@
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.session.session import Outcome, Session
-from orchestrator.text.wording import describe_deaths, format_count
 from orchestrator.tracking.publisher import Publication, Publisher
 from search_spaces import SweepSpec
 
@@ -16,8 +15,6 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
     # The report reads the end record, so it is written first.
     session.record_end(state)
     status, message = str(state.end_status), state.end_message
-    crashed = f"{state.seeds_crashed} of {format_count(len(state.members), 'seed')}"
-    deaths = describe_deaths(state.failed_packs, crashed, session.folder)
     from orchestrator.report.write_report import present_report  # imports pandas and scipy
 
     present_report(session.folder, session.console)
@@ -31,8 +28,8 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
         publisher.announce("files")
         _record_publication(session, spec, publisher.wait())
         publisher.kill()
-    session.say(f"{status}: {message}" + (f", but {deaths}" if deaths else ""))
-    return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(deaths)))
+    session.say(f"{status}: {message}")
+    return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(state.failed_packs)))
 
 
 def _record_publication(session: Session, spec: SweepSpec, publication: Publication) -> None:

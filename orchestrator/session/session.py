@@ -189,7 +189,9 @@ def describe_end(state: SweepState) -> tuple[str, str]:
     message = f"{succeeded} of {len(state.configurations)} configurations succeeded"
     message += f", {pruned} were pruned" if pruned else ""
 
-    # Without this a sweep whose seeds diverged would end like one without failures.
-    if seeds_failed := sum(configuration.seeds_failed for configuration in state.configurations.values()):
-        message += f", {seeds_failed} of {format_count(len(state.members), 'seed')} failed"
+    # Without this a sweep whose seeds failed would end like one without failures.
+    failed = sum(member.status == "failed" for member in state.members)
+    counts = {"crashed": state.seeds_crashed, "diverged": failed - state.seeds_crashed}
+    if reasons := " and ".join(f"{count} {reason}" for reason, count in counts.items() if count):
+        message += f"; of {format_count(len(state.members), 'seed')} {reasons}"
     return "complete" if succeeded else "failed", message

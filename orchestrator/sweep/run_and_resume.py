@@ -36,8 +36,8 @@ from orchestrator.record.recording import add_record
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import has_checkpoint, refuse_imported
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.schedulers.choice import find_missing_resources
+from orchestrator.running.watching.meter import count_seeds
 from orchestrator.session.session import Outcome, Session, open_session
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import (
@@ -185,7 +185,8 @@ def resume_sweep(
             code = import_code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
             _record_retries(session, state)
-        progress = f"{state.configurations_done} of {count_planned(state)} configurations are done"
+        ended = sum(member.status in ("complete", "failed") for member in state.members)
+        progress = f"{ended} of {format_count(count_seeds(state), 'seed')} {'is' if ended == 1 else 'are'} done"
         session.say(f"sweep {spec.name} in {folder.resolve()}: {progress}{interruption}")
         if is_unfinished:
             add_record(session.ledger, state, "resume", provenance=read_provenance(), code=code.fields)

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from orchestrator.addresses import find_address
 
-MAX_ERRORS = 3  # different errors in a sentence
 NOT_REACHED = "not reached"  # infinity, for a metric that counts steps to a threshold
 MAX_RANGE_NUMBERS = 100_000  # in a range on the command line
 SHORT_NAMES = {"learning_rate": "lr", "weight_decay": "wd", "batch_size": "batch", "train_length": "train"}
@@ -173,29 +172,6 @@ def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subj
     for message, subject in errors:
         groups.setdefault(_NUMBER.sub("0", message), (message, []))[1].append(subject)
     return dict(sorted(groups.values(), key=lambda group: -len(group[1])))
-
-
-def describe_deaths(deaths: Sequence[tuple[str, str]], crashed: str, folder: Path) -> str:
-    """Return the number of seeds that crashed, their most frequent errors, and a remedy; empty without deaths.
-
-    `deaths` are pairs of pack_id and error, `crashed` is the number of seeds that they ended: "2 of 6 seeds".
-    """
-    if not deaths:
-        return ""
-
-    # A line can hold a few errors; `status --trace` shows all.
-    groups = group_errors((error, pack_id) for pack_id, error in deaths)
-    texts = [f"{error} ({len(packs)} alike)" if len(packs) > 1 else error for error, packs in groups.items()]
-    texts[MAX_ERRORS:] = [f"{len(texts) - MAX_ERRORS} other errors"] if len(texts) > MAX_ERRORS else []
-    return f"{crashed} crashed: {'; '.join(texts)}; {advise_retry(folder)}"
-
-
-def advise_retry(folder: Path) -> str:
-    """Return the commands that show why packs died and that retry them."""
-    return (
-        f"details: {format_command('status', folder)} --trace; retry them: "
-        f"{format_command('resume', folder)} --retry-failed (if the code was fixed, add --accept-code-change)"
-    )
 
 
 def format_ranges(numbers: Sequence[int]) -> str:

@@ -66,12 +66,10 @@ def make_sweep_links(client: MlflowClient, server: str, parent: Run) -> tuple[tu
 def make_note(summary: Summary) -> str:
     """Return the Markdown note of the sweep's run: results in sentences, and how to read the pages of MLflow."""
     # The note is all that many readers see, so it also says how the pages of MLflow are to be read.
-    state = "finished" if summary.has_ended else f"**{summary.status}**"
     race = [f"{describe_race(summary.race)}."] if summary.race else []
     confirmed = read_confirmations(summary) if summary.has_ended else ()
     lines = [
-        f"Sweep `{summary.name}`, {state}: {summary.complete_configurations} of {summary.planned_configurations} "
-        f"configurations, {summary.seeds_run} seeds run, {summary.seeds_failed} failed.",
+        f"Sweep `{summary.name}`.",
         *make_answers(summary),
         *describe_order(summary),
         *race,

@@ -6,14 +6,13 @@ import html
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from string import Template
 from typing import Any
 
 import pandas as pd
 
-from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.report.judging_notes import describe_columns, list_judging_notes
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.page.data import make_page_data
@@ -26,21 +25,19 @@ from orchestrator.report.tables.provenance_section import make_provenance_sectio
 from orchestrator.report.tables.race_tables import make_race_sections
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmation import make_label
+from orchestrator.results.failed_seeds import advise_retry, name_seeds
 from orchestrator.results.read_confirmations import read_confirmations
-from orchestrator.results.summary import ConfigurationResult, Summary
+from orchestrator.results.summary import Summary
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import (
-    advise_retry,
     format_command,
     format_count,
-    format_ranges,
     format_values,
     group_errors,
-    join_first_few,
 )
 
 MAX_FAILURES = 20  # listed reasons
-MAX_NAMED_CONFIGURATIONS = 12  # named for each reason
+MAX_NAMED = 12  # configurations named for each reason
 SCRIPT_FILES = (
     "state",
     "curves",
@@ -168,7 +165,9 @@ def _render_failures(summary: Summary) -> Iterator[str]:
     lines = [
         {
             "seeds": str(len(failed)),
-            "which": _describe_seeds(summary, failed),
+            "which": name_seeds(
+                [(make_label(summary.state.provenance, row.number), seed) for row, seed in failed], MAX_NAMED
+            ),
             "why, for example": f"{label} ({values}), seed {seed}: {why}" if values else why,
         }
         for why, failed in groups.items()
@@ -180,26 +179,13 @@ def _render_failures(summary: Summary) -> Iterator[str]:
     note = [f"{len(lines) - MAX_FAILURES} more reasons are in the ledger."] if len(lines) > MAX_FAILURES else []
 
     # A crash, unlike divergence, may not happen again.
-    state = summary.state
-    retry_advice = (
-        [f"{format_count(state.seeds_crashed, 'seed')} crashed; {advise_retry(summary.folder)}"]
-        if state.failed_packs and IMPORTED not in state.provenance
-        else []
-    )
+    retry_advice = []
+    if advice := advise_retry(summary.state):
+        crashed = format_count(summary.state.seeds_crashed, "seed")
+        details = f"{format_command('status', summary.folder)} --trace"
+        retry_advice.append(f"{crashed} crashed; details: {details}; retry them: {advice}")
     section = Section(heading="What failed", cells=cells, paragraphs=retry_advice, notes=note)
     yield f"<section id=what-failed>{_render_section(section)}</section>"
-
-
-def _describe_seeds(summary: Summary, failed: Sequence[tuple[ConfigurationResult, int]]) -> str:
-    """Return the seeds by configuration: "#0 seeds 0-3, #7 seed 2"."""
-    seeds: dict[int, list[int]] = {}
-    for row, seed in failed:
-        seeds.setdefault(row.number, []).append(seed)
-    texts = [
-        f"{make_label(summary.state.provenance, number)} seed{'s'[: len(numbers) > 1]} {format_ranges(numbers)}"
-        for number, numbers in sorted(seeds.items())
-    ]
-    return join_first_few(texts, MAX_NAMED_CONFIGURATIONS)
 
 
 def _render_commands(summary: Summary) -> str:

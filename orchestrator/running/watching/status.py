@@ -10,6 +10,7 @@ from orchestrator.record.state.lineage import CONFIRMS, IMPORTED
 from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmation import read_search_labels
+from orchestrator.results.failed_seeds import advise_retry, make_failure_rows
 from orchestrator.results.pack_environments import PackEnvironments, describe_code
 from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned
@@ -26,13 +27,19 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
     members, noun = state.members, _name_pack(state)
     counts = Counter(member.status for member in members)
-    crashed = state.seeds_crashed
+    reasons = ", ".join(
+        f"{count} {reason}"
+        for reason, count in (("crashed", state.seeds_crashed), ("diverged", counts["failed"] - state.seeds_crashed))
+        if count
+    )
     owner, seed_count = describe_running_driver(state.folder), count_seeds(state)
     done_steps = sum(count_steps_done(state).values())
     total_steps = count_steps(state)
     status = f"running, by {owner}" if owner else state.end_status or "interrupted"
-    # A stopped or failed sweep names the command in its message.
-    needs_no_resume = owner or state.end_status in ("complete", "failed", STOPPED)
+    # A stopped sweep names the command in its message; if all packs failed so far, others would fail as well.
+    retry = "" if owner else advise_retry(state)
+    all_failed = retry and all(pack.status == "failed" for pack in state.packs.values() if pack.has_ended)
+    needs_no_resume = owner or all_failed or state.end_status in ("complete", "failed", STOPPED)
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
 
     rows = [
@@ -42,7 +49,10 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         *([] if needs_no_resume else [("continue with", format_command("resume", state.folder))]),
         ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
         ("seeds", f"{counts['complete'] + counts['failed']}/{seed_count}"),
-        ("seeds failed", f"{counts['failed']} ({crashed} crashed, {counts['failed'] - crashed} diverged)"),
+        ("seeds failed", f"{counts['failed']}{f' ({reasons})' if reasons else ''}"),
+        *make_failure_rows(state),
+        *([("retry them with", retry)] if retry else []),
+        *([("tracebacks", f"{format_command('status', state.folder)} --trace")] if retry else []),
         *_make_stopped_row(state, seed_count),
         *_make_race_rows(state),
         (f"{noun}s", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
@@ -59,11 +69,6 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     rows += [("packs differ", sentence) for sentence in PackEnvironments.from_state(state).sentences]
     if attempts:
         rows.append(("failed attempts", f"{len(attempts)}, last: {attempts[-1]}"))
-    deaths = group_errors((error, pack_id) for pack_id, error in state.failed_packs)
-    rows += [(f"failed {noun}s", f"{_describe_packs(pack_ids, noun)}: {error}") for error, pack_ids in deaths.items()]
-    if state.failed_packs and IMPORTED not in state.provenance:
-        command = f"{format_command('resume', state.folder)} --retry-failed"
-        rows.append(("retry them with", f"{command} (if the code was fixed, add --accept-code-change)"))
     return rows
 
 

@@ -36,9 +36,9 @@ def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise,
     small = ("--set", "search.configurations=1", "--set", "seeds=1", "--set", "resources.retries=5")
     done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "crashing", *small)
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
-    last = done.stdout.splitlines()[-1]
-    assert "FileExistsError: " in last and "train_pack.py:" in last and "--retry-failed" in last
-    assert "1 crashed" in done.stdout
+    *_, crashed, retry, _, last = done.stdout.splitlines()
+    assert "#0 seed 0" in crashed and "FileExistsError: " in crashed and "train_pack.py:" in crashed
+    assert f"lengthwise resume {folder} --retry-failed" in retry and last.count("1 crashed") == 1
     assert "FileExistsError" in (folder / "report.html").read_text()
     state = SweepState.load(folder)
     (pack,) = state.packs.values()
@@ -65,9 +65,9 @@ def test_commands_in_messages_can_be_pasted_whatever_the_folder_is_called(length
     assert (ran.returncode, again.returncode) == (1, 2)
     page = html.unescape((folder / "report.html").read_text(encoding="utf-8").partition("<summary>Commands")[2])
     for text, verbs in (
-        (ran.stdout, {"status", "resume"}),
+        (ran.stdout, {"resume"}),
         (again.stderr, {"resume"}),
-        (lengthwise("status", folder).stdout, {"resume"}),
+        (lengthwise("status", folder).stdout, {"status", "resume"}),
         (page.partition("</details>")[0], {"run", "report", "extend", "export", "publish"}),
         (lengthwise("ui", "--storage", folder).stderr, {"ui"}),
     ):

@@ -108,7 +108,7 @@ def test_members_without_rows_are_asked_for(rows: pd.DataFrame, imported: Import
 
     failed = SweepState.load(imported(fewer, missing="failed", name="failed").folder)
     assert [one.seeds_failed for one in failed.configurations.values()] == [1, 1]
-    assert re.findall("[0-9]+", failed.end_message) == ["2", "2", "2", "6"]  # configurations, then failed seeds
+    assert re.findall("[0-9]+", failed.end_message) == ["2", "2", "6", "2"]  # configurations, seeds, failed ones
     assert len(failed.failed_packs) == 1 and failed.packs[failed.failed_packs[0][0]].step == 100
     curves = read_curves(failed, final_only=True)
     assert curves[curves["value"].isna()].groupby(["number", "seed"]).size().to_dict() == {(0, 2): 3, (1, 0): 3}

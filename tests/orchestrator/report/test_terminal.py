@@ -18,7 +18,8 @@ from orchestrator.report.tables.columns import are_numbers
 from orchestrator.report.tables.configuration_tables import format_ranks, make_configuration_records
 from orchestrator.results.analysis import compute_score_effects, explain_missing_effects
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.make_summary import _describe_failure, _describe_identical_curves, summarize
+from orchestrator.results.failed_seeds import describe_failure
+from orchestrator.results.make_summary import _describe_identical_curves, summarize
 from orchestrator.text.wording import format_number
 
 
@@ -53,8 +54,8 @@ def test_it_says_what_ran_and_what_failed(tmp_path, synthetic_sweep, twelve, sho
     assert "Finished: 12 configurations with 3 seeds; 36 seeds ran, 1 failed (1 diverged" in text
     lost = {(2, seed): 10 for seed in range(2)}
     result = summarize(synthetic_sweep(tmp_path / "lost", draws(4), 2, noisy, lost, died=[1]))
-    text = short_text(result, 1000)
-    assert "4 failed (2 crashed: worker died; 2 diverged; counted as worst)" in text
+    text = short_text(result)
+    assert "4 failed (2 crashed; 2 diverged; counted as worst)" in text
     assert [line[0] for line in table_of(text)[1]] == ["1", "2", "failed", "failed"]
 
 
@@ -74,12 +75,11 @@ def test_a_diverged_seed_names_what_was_not_finite(tmp_path, synthetic_sweep):
     member, (configuration,) = state.members[1], state.configurations.values()
     program = replace(configuration, resolved={"program": "x", "training": {"steps": 20}})
     assert [
-        _describe_failure(member, *given).split(": ")[1].partition(" NaN or infinite at step 10")[0]
-        for given in (
-            (configuration, ""), (program, ""), (configuration, "accuracy"),
-            (replace(program, resolved={"program": "x", "training": {"steps": 10}}), ""),
-        )
-    ] == ["loss or weights", "loss", "accuracy", "loss or every score"]  # fmt: skip
+        describe_failure(state, given, member).split(": ")[1].partition(" NaN or infinite at step 10")[0]
+        for given in (configuration, program, replace(program, resolved={"program": "x", "training": {"steps": 10}}))
+    ] == ["loss or weights", "loss", "loss or every score"]
+    state.provenance = {"imported": {}}
+    assert state.spec["objective"]["metric"] + " NaN" in describe_failure(state, program, member)
 
 
 def test_configurations_without_any_finite_score_are_not_called_last(tmp_path, synthetic_sweep):
@@ -194,8 +194,8 @@ def test_perfect_curves_may_be_identical(tmp_path, synthetic_sweep):
 def test_the_table_has_the_first_configurations_with_quartiles_where_there_is_room(twelve, short_text, width):
     heading, lines = table_of(short_text(twelve, width))
     values = ["dropout", "lr", "trained", "selection", "test", "reach", "failed"]
-    assert heading == ["rank", "label", *values] and len(lines) == 6
-    for line, row in zip(lines, twelve.rows[:6], strict=True):
+    assert heading == ["rank", "label", *values] and len(lines) >= 3
+    for line, row in zip(lines, twelve.rows[: len(lines)], strict=True):
         groups = (row.trained_quartiles, row.selection_quartiles, row.test_quartiles)
         cells = [format_number(at.median) for at in groups]
         quartiles = [f"[{format_number(at.q25)},{format_number(at.q75)}]" for at in groups]
@@ -207,10 +207,10 @@ def test_the_table_has_the_first_configurations_with_quartiles_where_there_is_ro
 @pytest.mark.parametrize(("width", "absent"), [(58, {"dropout", "lr"}), (66, {"lr"}), (80, set())])
 def test_values_that_have_no_room_are_named(twelve, short_text, width, absent):
     text = short_text(twelve, width)
-    heading, _ = table_of(text)
+    heading, lines = table_of(text)
     (more,) = [line for line in text.splitlines() if "on the page" in line]
     assert {"dropout", "lr"} - {*heading} == absent == {name for name in ("dropout", "lr") if name in more}
-    assert "6 configurations" in more
+    assert f"{12 - len(lines)} configurations" in more
 
 
 def test_the_first_is_compared_with_the_next(tmp_path, synthetic_sweep, short_text):
@@ -232,6 +232,21 @@ def test_the_first_is_compared_with_the_next(tmp_path, synthetic_sweep, short_te
         command = f"lengthwise extend {result.folder} --seeds 10"  # in one piece, however long it is
         assert (command in short_text(result, 100)) == (seeds == 4)
         assert len(short_text(replace(result, notes=("a long note " * 30,)), 100).splitlines()) <= 20
+
+
+@pytest.mark.parametrize(("seeds", "lost", "died"), [(10, (2, 3, 7), [1]), (4, (2, 3, 7), [1]), (4, (2,), [])])
+def test_failed_seeds_are_named_on_one_screen(seeds, lost, died, tmp_path, synthetic_sweep, short_text):
+    """Of each configuration in `lost` all seeds but the last diverge, all of those in `died` crash."""
+    failed = {(number, seed): 10 for number in lost for seed in range(seeds - 1)}
+    result = summarize(synthetic_sweep(tmp_path / "lost", draws(12), seeds, noisy, failed, died=died))
+    text = short_text(replace(result, notes=("a long note " * 30,)), 100)
+    assert len(text.splitlines()) <= 20
+    named = {line.partition(":")[0]: line for line in text.splitlines() if " seeds " in line}
+    labels = " ".join(f"#{number}" for number in lost)
+    assert f"{labels} seeds 0-{seeds - 2}" in named["Diverged"] and "step 10" in named["Diverged"]
+    assert ("Crashed" in named) == bool(died) == (f"lengthwise resume {result.folder} --retry-failed" in text)
+    if died:
+        assert f"#1 seeds 0-{seeds - 1}" in named["Crashed"] and "worker died" in named["Crashed"]
 
 
 def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synthetic_sweep):

@@ -194,7 +194,7 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
     ((pack_id, error),) = died.failed_packs
     assert pack_id == victims[0] and "AttributeError" in error and len(died.packs[pack_id].attempts) == 1
     status = dict(make_status_rows(died))
-    assert "crashed" in status["seeds failed"] and "AttributeError" in status["failed packs"]
+    assert "crashed" in status["seeds failed"] and "AttributeError" in status["crashed"]
     kept = {name: score for name, score in scores(died).items() if score is not None}
     with Ledger.open(one.folder) as ledger:
         ledger.append("retry", pack_ids=[pack_id])

@@ -1,0 +1,84 @@
+"""Name the seeds that failed, and why: for `status`, the screen of a sweep and report.html; needs no pandas."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from orchestrator.record.state.entities import ConfigurationState, MemberState
+from orchestrator.record.state.lineage import IMPORTED
+from orchestrator.record.state.state import SweepState
+from orchestrator.text.wording import format_command, format_count, format_label, format_ranges, group_errors
+
+MAX_NAMED = 6  # configurations with failed seeds, in one line
+
+
+def describe_failure(state: SweepState, configuration: ConfigurationState, member: MemberState) -> str:
+    """Return why a member of a configuration failed, as text; of one that diverged also the step."""
+    if member.failed_at is None:
+        return member.error or "its pack failed"
+    return f"diverged: {_describe_divergence(state, configuration, member.failed_at)} at step {member.failed_at:,}"
+
+
+def _describe_divergence(state: SweepState, configuration: ConfigurationState, step: int) -> str:
+    """Return what was NaN or infinite when a member diverged at this step."""
+    # A program diverges by the loss that it reports, or by scores of nothing but NaN at its last step.
+    if IMPORTED in state.provenance:
+        subject = str(state.spec["objective"]["metric"])
+    elif "program" in configuration.resolved:
+        subject = "loss or every score" if step == configuration.resolved["training"]["steps"] else "loss"
+    else:
+        subject = "loss or weights"
+    return f"{subject} NaN or infinite"
+
+
+def make_failure_rows(state: SweepState, labels: Mapping[int, str] = MappingProxyType({})) -> list[tuple[str, str]]:
+    """Return rows of label and text that name the seeds that diverged and those that crashed, a row for each cause.
+
+    Crashes are in the order of their frequency. `labels` are those of configurations whose label is not their number.
+    """
+    # Seeds that diverged for the same reason share a row, whatever the step.
+    diverged: dict[str, list[tuple[str, int, int]]] = {}
+    crashed: list[tuple[str, tuple[str, int]]] = []
+    for configuration in state.configurations.values():
+        label = labels.get(configuration.number, format_label(configuration.number))
+        for seed, member in sorted(configuration.members.items()):
+            if member.has_crashed:
+                crashed.append((describe_failure(state, configuration, member), (label, seed)))
+            elif member.failed_at is not None and member.status == "failed":
+                cause = _describe_divergence(state, configuration, member.failed_at)
+                diverged.setdefault(cause, []).append((label, seed, member.failed_at))
+
+    rows = []
+    for cause, failures in diverged.items():
+        steps = sorted({step for _, _, step in failures})
+        when = f"step {steps[0]:,}" if len(steps) == 1 else f"steps {steps[0]:,} to {steps[-1]:,}"
+        rows.append(("diverged", f"{name_seeds((label, seed) for label, seed, _ in failures)}, {cause} at {when}"))
+    rows += [("crashed", f"{name_seeds(seeds)}: {error}") for error, seeds in group_errors(crashed).items()]
+    return rows
+
+
+def name_seeds(seeds: Iterable[tuple[str, int]], maximum: int = MAX_NAMED) -> str:
+    """Return seeds, given with the label of their configuration, as text: "#0 #1 seed 5, #7 seeds 0-3 and 4 others".
+
+    At most `maximum` configurations are named; `others` counts the seeds of all others.
+    """
+    # Configurations with the same seeds are named together.
+    seeds_by_label: dict[str, list[int]] = {}
+    for label, seed in seeds:
+        seeds_by_label.setdefault(label, []).append(seed)
+    labels_by_seeds: dict[tuple[int, ...], list[str]] = {}
+    for label, numbers in seeds_by_label.items():
+        labels_by_seeds.setdefault(tuple(sorted(numbers)), []).append(label)
+
+    texts, others, room = [], 0, maximum
+    for group, labels in labels_by_seeds.items():
+        named, room = labels[:room], room - len(labels[:room])
+        others += len(group) * (len(labels) - len(named))
+        texts += [f"{' '.join(named)} seed{'s'[: len(group) > 1]} {format_ranges(group)}"] if named else []
+    return ", ".join(texts) + (f" and {format_count(others, 'other')}" if others else "")
+
+
+def advise_retry(state: SweepState) -> str:
+    """Return the command that retries packs that failed; empty without any, and for imported results."""
+    if not state.failed_packs or IMPORTED in state.provenance:
+        return ""
+    return f"{format_command('resume', state.folder)} --retry-failed (if the code was fixed, add --accept-code-change)"

@@ -1,0 +1,66 @@
+"""Seeds that diverge or crash: named with their cause, counted once, and retried by one command."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.results.failed_seeds import name_seeds
+from orchestrator.results.make_summary import summarize
+from orchestrator.running.watching.status import make_status_rows
+from orchestrator.tracking.pages import make_note
+from tests.orchestrator.program.studies import Study, script
+
+# Seed 1 diverges at step 20, seed 2 crashes after its first report.
+NAN_AND_CRASH = """
+import lengthwise
+run = lengthwise.member({"lr": 1.0}, steps=30, every=10)
+for step in (10, 20, 30):
+    loss = float("nan") if run.seed == 1 and step == 20 else 0.5
+    if run.seed == 2 and step == 20:
+        raise ValueError("bad batch")
+    if run.report(step, {"acc": {5: 1.0, 10: run.config["lr"], 20: 0.1}}, loss=loss):
+        break
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Study(tmp_path / "mine")
+
+
+def test_seeds_are_grouped_and_long_lists_cut() -> None:
+    assert name_seeds([("#0", 5), ("#1", 5), ("#3", 5)]) == "#0 #1 #3 seed 5"
+    assert name_seeds([("#0", 0), ("#0", 1), ("#0", 2), ("#4", 1)]) == "#0 seeds 0-2, #4 seed 1"
+    many = name_seeds([(f"#{number}", seed) for number in range(10) for seed in (0, 1)], 7)
+    assert many.startswith("#0 #1 #2 #3 #4 #5 #6 seeds 0-1 ") and re.findall(r" \d+ ", many) == [" 6 "]
+
+
+def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
+    study.write(
+        NAN_AND_CRASH, program={"command": "python train.py"}, space={"config.lr": {"grid": [0.2, 0.5]}}, seeds=4
+    )
+    state = study.run()
+    rows = dict(make_status_rows(state))
+    assert re.findall(r"#\d+|seed \d+|loss|step \d+", rows["diverged"]) == ["#0", "#1", "seed 1", "loss", "step 20"]
+    assert rows["crashed"].startswith("#0 #1 seed 2: ") and rows["crashed"].endswith("ValueError: bad batch")
+    assert "continue with" not in rows
+
+    # The end of `run`, and what MLflow shows, agree with it.
+    *_, diverged, crashed, retry, _, end = study.said.splitlines()
+    assert rows["diverged"] in diverged and rows["crashed"] in crashed
+    assert f"lengthwise resume {state.folder} --retry-failed" in retry and retry.endswith(rows["retry them with"])
+    assert re.findall(r"\d+", end) == ["0", "2", "8", "2", "2"]  # configurations, seeds, crashed, diverged
+    assert [end.count(reason) for reason in ("crashed", "diverged", "but")] == [1, 1, 0]
+    assert state.end_message in rows["state"] and "finished: " not in make_note(summarize(state)).lower()
+
+    # A retry counts seeds, not configurations.
+    state = study.resume(state, retry_failed=True)
+    assert "6 of 8 seeds" in study.said
+
+
+def test_a_sweep_whose_first_members_all_failed_has_one_command(study: Study) -> None:
+    study.write(script(step="raise ValueError('always')"), seeds=4)
+    rows = dict(make_status_rows(study.run()))
+    assert rows["state"].startswith("interrupted") and "continue with" not in rows
+    assert "--retry-failed" in rows["retry them with"] and "--accept-code-change" in rows["retry them with"]
