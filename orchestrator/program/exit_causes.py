@@ -27,6 +27,7 @@ _MACHINE_STATE = re.compile(  # in a RuntimeError, which PyTorch raises for mist
     r"cuda|cudnn|cublas|nccl|gloo|memory|address|connect|time[d ]*out|\bworker|\block", re.IGNORECASE
 )
 _REPORT_ERROR = re.compile(r"\blengthwise\.ReportError: (.*)")
+_CLIENT_FRAME = re.compile(rf'^  File ".*\b{re.escape(_CLIENT)}", line \d+, in report\n(?: {{4}}.*\n)*', re.MULTILINE)
 _FRAME = re.compile(r'File "([^<].*)", line (\d+)')
 
 RetryRule = Literal["never", "once", "always"]  # always: as often as `resources.retries` allows
@@ -147,7 +148,7 @@ def _is_mistake(line: str) -> bool:
 
 
 def read_log(log: Path) -> str | None:
-    """Return the first and the last lines of a log; None if there is no log."""
+    """Return the first and the last lines of a log, without frames of the client; None if there is no log."""
     if not log.exists():
         return None
 
@@ -161,4 +162,4 @@ def read_log(log: Path) -> str | None:
     lines = (first + (f"\n{gap}\n".encode() if skipped_bytes > 0 else b"") + last).decode(errors="replace").splitlines()
     if len(lines) > _FIRST_LINES + _LAST_LINES:
         lines = [*lines[:_FIRST_LINES], gap, *lines[-_LAST_LINES:]]
-    return "\n".join(lines)
+    return _CLIENT_FRAME.sub("", "\n".join(lines))

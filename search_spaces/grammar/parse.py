@@ -19,6 +19,7 @@ MAX_INT = 2**63 - 1
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_INDENTATION_ERROR = re.compile("mapping values are not allowed|expected (key|<block end>|<document start>)")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -83,9 +84,13 @@ class _Reader:
                 part for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part
             )
             line_text = text.splitlines()[line] if line < len(text.splitlines()) else ""
-            tab = " (indent with spaces, not tabs)" if line_text.lstrip(" ").startswith("\t") else ""
+            hint = ""
+            if line_text.lstrip(" ").startswith("\t"):
+                hint = "; indent with spaces, not tabs"
+            elif _INDENTATION_ERROR.search(message) and line_text.count(": ") < 2:  # `a: b: c` has too many colons
+                hint = "; check the indentation of this line and of the lines above it"
             self.findings.add_unreadable(
-                key_path, f"is not valid YAML: {message}{tab}".lstrip(), location=self.locate_line(line)
+                key_path, f"is not valid YAML: {message}{hint}".lstrip(), location=self.locate_line(line)
             )
             return ABSENT
 

@@ -114,6 +114,9 @@ def test_impossible_paths(path: str) -> None:
         ("name: ü".encode("utf-16"), 1, "is not UTF-8"),
         (b"a: 1\n\x00", 2, "character U+0000"),
         (b'a: "\\ud800"', 1, "is not valid YAML"),
+        (b"a:\n    b: 1\n  c: 2\n", 3, "indentation"),
+        (b"a:\n  b: 1\n    c: 2\n", 3, "indentation"),
+        (b"a:\n\tb: 1\n", 2, "tabs"),
         (b"[" * 200_000, 1, "nested more than 20 levels"),
         (b"a: {" * 200_000, 1, ""),
     ],
@@ -124,6 +127,11 @@ def test_text_that_is_no_sweep(sweep_file: Write, problems: Refuse, content: byt
     assert len(found) == 1
     assert found[0].where == f"{path}:{line}"
     assert message in str(found[0])
+
+
+def test_too_many_colons_are_not_called_wrong_indentation(sweep_file: Write, problems: Refuse) -> None:
+    (found,) = problems(sweep_file(b"a: b: c\n"))
+    assert "is not valid YAML" in str(found) and "indentation" not in str(found)
 
 
 def test_file_over_a_megabyte(sweep_file: Write, valid_text: str, problems: Refuse) -> None:

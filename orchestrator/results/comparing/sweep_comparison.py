@@ -199,6 +199,19 @@ def _compare_groups(
     return configurations, together
 
 
+def _advise_configurations(first: Summary, second: Summary) -> str:
+    """Return the command that compares the first configurations of two sweeps; empty if it would be refused."""
+    try:
+        if not make_questions([(Side(first, first.rows[0]), Side(second, second.rows[0]))]):
+            return ""
+    except (IndexError, UserError):  # no configurations, or no common metric
+        return ""
+    command = (
+        f"{format_command('compare', first.folder)} {first.rows[0].number} {second.folder}/{second.rows[0].number}"
+    )
+    return f"; name two configurations instead: {command}"
+
+
 def _match_configurations(first: Summary, second: Summary) -> Matching:
     """Match the configurations of two sweeps by every key that either of them searched.
 
@@ -239,9 +252,7 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
         other_tasks = f"their tasks are {' and '.join(tasks)}; " if all(tasks) and tasks[0] != tasks[1] else ""
         raise UserError(
             f"{first.folder} and {second.folder}: {other_tasks}no configurations match in the searched keys "
-            f"({', '.join(all_keys) or 'none'}){hint}; name two configurations instead: "
-            f"{format_command('compare', first.folder)} {first.rows[0].number if first.rows else 0} "
-            f"{second.folder}/{second.rows[0].number if second.rows else 0}"
+            f"({', '.join(all_keys) or 'none'}){hint}{_advise_configurations(first, second)}"
         )
     pruned_count = sum(
         first_rows[values].pruned_at is not None or second_rows[values].pruned_at is not None

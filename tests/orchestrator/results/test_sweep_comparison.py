@@ -158,6 +158,12 @@ def test_configurations_are_matched_by_their_values_whatever_their_numbers(build
     verb, folder, *names = str(none.value).rpartition("lengthwise ")[2].split()
     assert verb == "compare" and compare_named(Path(folder), *names).comparisons  # the command as it is printed
 
+    # No command that would be refused: these are judged at different evaluations.
+    best = build("best", values=[{"training.learning_rate": 0.7}], **{"objective.evaluation": "best"})
+    with pytest.raises(UserError, match="match in the searched keys") as none:
+        compare_sweeps(first, best)
+    assert "lengthwise compare" not in str(none.value)
+
 
 def test_a_key_that_one_sweep_searched_has_the_fixed_value_of_the_other(build):
     norms = [{**rate, "model.norm": norm} for rate in RATES for norm in ("none", "pre")]
