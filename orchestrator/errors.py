@@ -19,6 +19,9 @@ LengthwiseError                 printed as one message without a traceback; exit
 ├── OutOfSpace                  the disk of the sweep is full
 ├── DamagedCurves               2: a parquet part is missing or differs from its checksum
 └── DamagedWeights              2: a file of kept weights is missing or differs from its checksum
+
+An error that a single module raises is defined there: UserCodeError, SmokeFailed, ReportProblem, EqualFailures,
+TrackingError, UiServerError.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from orchestrator.text.wording import join_first_few
 def check_ending(option: str, path: Path | None, ending: str) -> None:
     """Raise UserError if the file of an option is given without this ending."""
     if path is not None and path.suffix != ending:
-        raise UserError(f"--{option} {path}: has another ending; allowed: a name that ends with {ending}")
+        raise UserError(f"--{option} {path}: does not end with {ending}")
 
 
 def check_targets(paths: list[Path], *, force: bool, new_folders: Collection[Path | None] = ()) -> None:

@@ -12,7 +12,6 @@ from scipy import stats
 
 from orchestrator.claims.arm_values import (
     ArmValues,
-    Values,
     compute_configuration_medians,
     compute_saturated_share,
     compute_seed_medians,
@@ -36,6 +35,7 @@ from orchestrator.statistics.intervals import (
     estimate_mean,
     estimate_median,
 )
+from orchestrator.statistics.quartiles import Floats
 from search_spaces.grammar.claims import Claim
 
 
@@ -123,7 +123,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     saturated_share = compute_saturated_share(arms) if bound is not None else 0.0
 
     # An interval within the bounds shows that there is no effect, so p is then that of the equivalence.
-    def compute_answer(values: Values) -> Answer:
+    def compute_answer(values: Floats) -> Answer:
         values = values if bound is None else _snap_to_bounds(values, -bound, bound)
         answer = answer_median(values, null=0.0)
         if bound is not None and -bound <= answer.low and answer.high <= bound:
@@ -166,7 +166,7 @@ def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues])
     center, half_width = claim.around or 0.0, claim.within or 0.0
     lower, upper = center - half_width, center + half_width
 
-    def compute_answer(values: Values) -> Answer:
+    def compute_answer(values: Floats) -> Answer:
         values = _snap_to_bounds(values, lower, upper)
         answer = answer_median(values, null=center)
         if answer.high < lower or answer.low > upper:
@@ -189,7 +189,7 @@ def _describe_saturation(share: float) -> str:
     )
 
 
-def _compute_equivalence_p(values: Values, lower: float, upper: float, saturated_share: float) -> float:
+def _compute_equivalence_p(values: Floats, lower: float, upper: float, saturated_share: float) -> float:
     """Return the p-value of two one-sided sign tests against the ends of the allowed range.
 
     The `saturated_share` of seeds with saturated pairs counts as outside.
@@ -226,7 +226,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     )
     reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
 
-    def compute_answer(smallest: Values, largest: Values) -> Answer:
+    def compute_answer(smallest: Floats, largest: Floats) -> Answer:
         covered = _cover_answers(answer_median(smallest, null), answer_median(largest, null))
         return replace(covered, detail=f"steps are known to one evaluation; reached by {reached}")
 
@@ -378,7 +378,7 @@ def _find_successes(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
     return (reaches_threshold(claim.success, arm.values) & arm.is_learned).groupby(level="seed").all()
 
 
-def answer_median(values: Values, null: float) -> Answer:
+def answer_median(values: Floats, null: float) -> Answer:
     """Return the median over seeds, its interval, and the sign test against `null` without ties."""
     values = _snap_to_bounds(values, null)
     estimate = estimate_median(values, "seeds")
@@ -386,7 +386,7 @@ def answer_median(values: Values, null: float) -> Answer:
     return Answer(effect=estimate.value, low=estimate.low, high=estimate.high, p=p, null=null, n=estimate.n)
 
 
-def answer_mean(values: Values) -> Answer:
+def answer_mean(values: Floats) -> Answer:
     """Return the mean over seeds, Student's interval and test against 0; the sign test if all values are equal."""
     # Equal values have no standard error, so the sign test decides.
     estimate = estimate_mean(values, "seeds")
@@ -400,7 +400,7 @@ def answer_mean(values: Values) -> Answer:
     )
 
 
-def _snap_to_bounds(values: Values, *bounds: float) -> Values:
+def _snap_to_bounds(values: Floats, *bounds: float) -> Floats:
     """Return the values, but the exact bound for each value that equals it up to the rounding of float32."""
     # A curve is stored as float32, in which a value such as 0.1 is not exactly the bound of the claim.
     for bound in bounds:
@@ -408,7 +408,7 @@ def _snap_to_bounds(values: Values, *bounds: float) -> Values:
     return values
 
 
-def _compute_sign_p(values: Values, null: float) -> float:
+def _compute_sign_p(values: Floats, null: float) -> float:
     """Return the two-sided p-value of the sign test without ties."""
     if not len(values):
         return math.nan
@@ -424,7 +424,7 @@ def _compute_with_extrapolation(compute_answer: Callable[..., Answer], *arms: ND
     )
 
 
-def _compute_from_rows(compute_answer: Callable[[Values], Answer], rows: "pd.Series[float]") -> Answer:
+def _compute_from_rows(compute_answer: Callable[[Floats], Answer], rows: "pd.Series[float]") -> Answer:
     """Return the answer of the values by context and seed; failed seeds (NaN) may have any value."""
     if not rows.isna().any():
         return _compute_with_extrapolation(compute_answer, compute_seed_medians(rows))

@@ -8,15 +8,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import UserError
 from orchestrator.results.scoring.objective import meets_threshold
+from orchestrator.statistics.quartiles import Floats
 from search_spaces import ABSENT
 from search_spaces.grammar.claims import Claim, Lengths, Names, SeedThreshold
 
-Values = NDArray[np.float64]
 Rows = TypeVar("Rows", pd.Series, pd.DataFrame)
 PAIR_LEVELS = ["context", "seed"]
 """The index levels of an arm's rows: the other searched values as text, and the seed; equal in paired rows."""
@@ -272,13 +271,13 @@ def divide_values(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.
         return (first / second).where(first != second, 1.0)
 
 
-def compute_configuration_medians(rows: "pd.Series[float]") -> Values:
+def compute_configuration_medians(rows: "pd.Series[float]") -> Floats:
     """Return the median over seeds of each configuration; a configuration with a failed member is left out."""
     groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="context", sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])
 
 
-def compute_seed_medians(rows: "pd.Series[float]") -> Values:
+def compute_seed_medians(rows: "pd.Series[float]") -> Floats:
     """Return the median over configurations of each seed; a seed with a failed member is left out."""
     groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="seed", sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])

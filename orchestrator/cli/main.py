@@ -1,8 +1,8 @@
 """Define the command line: commands on sweep files and sweep directories. Imports little, so that `--help` is quick.
 
-This module has `list` and the commands on sweep files. `importing` has `import`, `continuing` the commands that train
-more of a sweep, and `results` and `upkeep` the commands that read or maintain existing sweeps. orchestrator/README.md
-explains the exit codes.
+This module has `list`, `init` and the commands on sweep files. `importing` has `import`, `continuing` the commands that
+train more of a sweep, and `results` and `upkeep` the commands that read or maintain existing sweeps.
+orchestrator/README.md explains the exit codes.
 """
 
 import os
@@ -264,7 +264,7 @@ def run(
     resume: options.Resume = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once, at most (resources.workers).")] = None,
 ) -> None:
-    """Run a sweep from its beginning to its report."""
+    """Run a sweep to its report; with --resume also one that exists."""
     # Reading checks only the grammar; names and bounds need torch, which takes seconds to import.
     max_seconds = options.parse_duration(max_time)
     overrides = [*(overrides or ()), *([f"resources.workers={workers}"] if workers is not None else [])]
@@ -272,8 +272,8 @@ def run(
     reading = read_sweep(file, overrides, name, imports or ())
     storage = storage or find_default_storage()
 
-    # Refuse a folder that holds another sweep before torch is imported. A metric with a distribution (accuracy.hard)
-    # needs the task.
+    # Refuse a folder that holds another sweep before torch is imported. `accuracy.hard` may name a
+    # distribution of the task, which is not imported yet, so such a sweep is refused later.
     unchecked_spec = None if reading.findings.problems else reading.spec
     if unchecked_spec is not None and not resume and "." not in unchecked_spec.objective.metric:
         from orchestrator.sweep.specification import refuse_existing

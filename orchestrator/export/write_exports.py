@@ -1,4 +1,7 @@
-"""Collect the requested files of `lengthwise export`, check all of them, then write them."""
+"""Collect the requested files of `lengthwise export`, check all of them, then write them.
+
+Most imports are local, because matplotlib and the others are slow to import.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -103,9 +106,6 @@ def export(folder: Path, request: ExportRequest, *, force: bool = False) -> list
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, [read_content()])
     return planned.lines
-
-
-# Imports are local, because matplotlib and the others are slow to import.
 
 
 def _plan_best(planned: _PlannedFiles, path: Path, state: SweepState, summary: Summary) -> None:

@@ -116,7 +116,6 @@ def import_rows(
     Raises UserError for invalid rows, SweepFileError for an invalid name, SweepExists if the folder already holds a
     sweep, before anything is written.
     """
-    # Refuse invalid results before anything is written.
     results = check_rows(rows, columns=columns, seed_column=seed_column, step=step)
     metric = next(iter(options.directions))
     average = _choose_average(results, options)

@@ -22,7 +22,7 @@ from trainers.settings import registry
 from trainers.settings.descriptions import Description, describe_class, describe_kind, format_yaml
 from trainers.settings.fields import Settings
 
-ALL, EXAMPLES = "all", "examples"  # arguments of `lengthwise list` that are no kinds
+ALL, EXAMPLES = "all", "examples"  # arguments of `lengthwise list` that are not kinds
 SECTIONS: dict[str, dict[str, type[Settings] | type[BaseModel]]] = {
     "file": {"file": SweepSpec},
     "training": {"training": TrainingConfig, "training.stop": Stop, "training.initial": InitialWeights},

@@ -64,7 +64,7 @@ def validate_sweep(spec: SweepSpec, *, with_smoke: bool) -> list[str]:
             f"note: `lengthwise run` would refuse this sweep on this machine: {problem}"
             for problem in find_missing_resources(spec).problems
         ),
-        f"good; built {format_count(sample.configuration_count, 'configuration')}{trial}{evaluated}",
+        f"valid; built {format_count(sample.configuration_count, 'configuration')}{trial}{evaluated}",
     ]
 
 
@@ -109,7 +109,7 @@ def _try_structure(members: list[MemberConfig], name: str, files: frozenset[str]
 
 
 @contextmanager
-def _raising_smoke_failed(configuration: str, files: frozenset[str]) -> Iterator[None]:
+def _raising_smoke_failed(problem: str, files: frozenset[str]) -> Iterator[None]:
     """Raise exceptions as SmokeFailed, with the frames in the user's `files` if there are any."""
     try:
         yield
@@ -121,7 +121,7 @@ def _raising_smoke_failed(configuration: str, files: frozenset[str]) -> Iterator
         shown_frames: list[Any] = [frame for frame in frames if frame.filename in files] or list(frames)[1:]
         text = describe_exception(error, [(frame.filename, frame.lineno) for frame in shown_frames])
         lines = "".join(traceback.format_list(shown_frames)).rstrip()
-        raise SmokeFailed(f"configuration {configuration}: {text}\n{lines}") from error
+        raise SmokeFailed(f"configuration {problem}: {text}\n{lines}") from error
 
 
 class _FirstReport:
@@ -164,13 +164,13 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         work = replace(work, pause_at=first_report, objective=spec.objective.model_dump())
 
         began = time.monotonic()
-        report = _FirstReport()
+        reporter = _FirstReport()
         name = format_label(configuration.number)
         files = frozenset(str(source.root / file) for source in sources for file in source.files)
         with _raising_smoke_failed(f"{name} cannot be run", files):
             try:
-                trainer.train_members(work, [member], report, None)
+                trainer.train_members(work, [member], reporter, None)
             except ProgramEnded as error:
                 lines = "\n".join(f"  {line}" for line in (error.trace or "its log is empty").splitlines())
                 raise SmokeFailed(f"configuration {name}: {error.message}\n{lines}") from error
-        return report.step, time.monotonic() - began
+        return reporter.step, time.monotonic() - began

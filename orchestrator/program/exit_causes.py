@@ -1,6 +1,6 @@
 """Explain why a program ended early, and decide whether to retry it.
 
-ProgramEnded    the program ended before its last report, or wrote a line that is no report
+ProgramEnded    the program ended before its last report, or wrote a line that is not a report
 """
 
 import builtins

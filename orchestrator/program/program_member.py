@@ -45,12 +45,13 @@ class ProgramSettings(Settings):
             message = f"has both {' and '.join(starts)}; keep one" if starts else "has neither command nor function"
             yield Problem(key="", message=message, allowed="command: [...] or function: MODULE.NAME")
 
-        # A single word like my_training.train is no program: it was probably meant as a function.
         if isinstance(self.command, str):
             try:
                 shlex.split(self.command)
             except ValueError as error:
                 yield Problem(key="command", given=self.command, message=f"cannot be split into words ({error})")
+
+        # A single word like my_training.train was probably meant as a function.
         if self.command is not None and not self.command:
             yield Problem(key="command", given=list(self.command), message="must have at least one word")
         elif len(self.words) == 1 and _is_function(self.words[0]):
@@ -167,7 +168,7 @@ class ProgramMember(Settings):
         if isinstance(trained, Mapping) and self._find_longest_trained() is None:
             key = trained["up_to"]
             config_keys = [f"config.{key}" for key in list_dotted_keys(self.config)]
-            message = f"{key} is no whole number from 1 in config"
+            message = f"{key} is not a whole number of at least 1 in config"
             yield Problem(
                 key="evaluation.trained_lengths",
                 given=dict(trained),
@@ -228,7 +229,7 @@ class ProgramMember(Settings):
         return tuple(range(1, (self._find_longest_trained() or 0) + 1)) if isinstance(trained, Mapping) else trained
 
     def _find_longest_trained(self) -> int | None:
-        """Return the value of the key under `up_to`; None without `up_to`, or if it is no whole number from 1."""
+        """Return the value of the key under `up_to`; None without `up_to`, or if it is not a whole number >= 1."""
         trained = self.evaluation.trained_lengths
         key = trained["up_to"].removeprefix("config.") if isinstance(trained, Mapping) else ""
         value = read_key(self.config, key)
@@ -244,10 +245,10 @@ def _find_metric_problems(name: str, metric: Mapping[str, Any]) -> Iterable[Prob
     is_list = isinstance(lengths, list) and all(type(length) is int and length >= 0 for length in lengths)
     if not is_list or not lengths:
         allowed = "a list of whole numbers, such as [5, 10]"
-        yield Problem(key=f"metrics.{name}.lengths", given=lengths, message="is no list of lengths", allowed=allowed)
+        yield Problem(key=f"metrics.{name}.lengths", given=lengths, message="is not a list of lengths", allowed=allowed)
 
 
 def _is_function(word: str) -> bool:
-    """Return whether a word has the form MODULE.NAME and is no script."""
+    """Return whether a word has the form MODULE.NAME and is not a script."""
     parts = word.split(".")
     return len(parts) > 1 and parts[-1] not in ("py", "sh") and all(part.isidentifier() for part in parts)

@@ -53,7 +53,7 @@ def make_effect_records(summary: Summary) -> Records:
         ),
     ]
     for prefix, part, names in (
-        ("difference", "difference", ("difference", "low", "high", "n")),
+        ("difference", "difference", ("median", "low", "high", "n")),
         ("partial", "slope", ("coefficient", "low", "high", "p")),
     ):
         for name in names:

@@ -57,7 +57,7 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     # If several values of a key differ clearly from the first, the best one represents the key.
     sign = -1.0 if summary.objective.direction == "minimize" else 1.0
     clear = dict[str, tuple[str, str]]()
-    gains = {id(line): sign * line.difference.difference if line.difference else 0.0 for line in lines}
+    gains = {id(line): sign * line.difference.median if line.difference else 0.0 for line in lines}
     for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
         if effect := _describe_clear(summary, line, names[line.effect.key]):
             clear.setdefault(names[line.effect.key], effect)
@@ -87,7 +87,7 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
     if line.difference:
         better = line.difference.value
         measure = "difference"
-        value = line.difference.difference
+        value = line.difference.median
         low, high = line.difference.low, line.difference.high
     elif line.value and line.slope:  # a value of a categorical key
         better = line.value

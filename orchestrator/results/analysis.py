@@ -21,7 +21,7 @@ from orchestrator.statistics.failed_seeds import get_failed_seed_value, score_se
 from orchestrator.statistics.intervals import Estimate, estimate_correlation
 from orchestrator.statistics.quartiles import Floats
 
-# Why configurations are not independent, by kind of design. "survivors" is no kind: rungs may prune any design, and
+# Why configurations are not independent, by kind of design. "survivors" is not a kind: rungs may prune any design, and
 # this reason then precedes that of the kind.
 DEPENDENCE_REASONS = {
     "grid_by_random": "configurations that share a draw are not independent",
@@ -74,7 +74,7 @@ def explain_missing_effects(summary: Summary) -> str | None:
 
 
 def _has_search(summary: Summary) -> bool:
-    """Return whether a sweep is a search with several finished configurations; a confirmation is no search."""
+    """Return whether a sweep is a search with several finished configurations; a confirmation is not a search."""
     return bool(summary.searched) and summary.complete_configurations > 1 and CONFIRMS not in summary.state.provenance
 
 

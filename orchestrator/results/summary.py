@@ -57,7 +57,7 @@ class ConfigurationResult:
     form: str = ""  # how logits were computed; "" for the plain way
     failures: tuple[tuple[int, str], ...] = ()  # the seed and the reason of every failed seed
 
-    # The names until 2.0.0, which scripts of users may read from `Sweep.best`.
+    # The names in version 2.0.0, which scripts of users may read from `Sweep.best`.
     trained = property(lambda self: self.trained_quartiles)
     selection = property(lambda self: self.selection_quartiles)
     test = property(lambda self: self.test_quartiles)

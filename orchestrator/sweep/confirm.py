@@ -130,7 +130,6 @@ def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
     if is_count:
         return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
 
-    # Listed seeds must be unused.
     if used_before := sorted(seed for seed in set(numbers) if seed in used):
         sweeps = ", ".join(dict.fromkeys(used[seed] for seed in used_before))
         hint = format_ranges(choose_fresh_seeds(str(len(numbers)), used))

@@ -179,7 +179,7 @@ def _parse(
     imports: Sequence[str] = (),
 ) -> Reading:
     """Return the sweep in a text, with its problems; the checks are listed above."""
-    # A text that is no sweep file would give a problem for every key.
+    # A text that is not a sweep file would give a problem for every key.
     data = read_yaml(text, findings)
     if not isinstance(data, dict):
         if data is None:

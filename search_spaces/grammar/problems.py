@@ -98,7 +98,7 @@ def find_nearest_name(given: Any, names: Iterable[str], cutoff: float = 0.6) -> 
 
     Ignores case. `trainers.errors.find_nearest` is for the names of trainers, and knows abbreviations such as lr.
     """
-    # A long text is no misspelt name, and difflib is slow on it.
+    # A long text is not a misspelt name, and difflib is slow on it.
     if not isinstance(given, str) or len(given) > 200:
         return None
     name_by_folded = {name.casefold(): name for name in names}

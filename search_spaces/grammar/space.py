@@ -38,7 +38,7 @@ def parse_space(raw: Any, sections: dict[str, Any], findings: Findings) -> dict[
     for key, raw_domain in raw.items():
         is_valid = check_key("space", key, raw, sections, findings)
         if not is_valid and not (isinstance(raw_domain, dict) and raw_domain.keys() & DOMAINS.keys()):
-            continue  # a second problem, that the value is no domain, would mislead
+            continue  # a second problem, that the value is not a domain, would mislead
         domain = _parse_domain(join_key_path("space", key), raw_domain, findings, "choice" if is_random else "grid")
         if is_valid and domain is not None:
             domains[key] = domain

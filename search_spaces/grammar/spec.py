@@ -207,7 +207,7 @@ class SweepSpec(Strict):
         """Return the location of a dotted key as text, such as `sweeps/a.yaml:7` or `--set model.width=8`."""
         return str(self.find_location(key))
 
-    where = format_location  # its name until 2.0.0, which scripts of users may call
+    where = format_location  # its name in version 2.0.0, which scripts of users may call
 
     def find_location(self, key: str) -> Location:
         """Return the location of a dotted key.

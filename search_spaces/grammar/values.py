@@ -118,7 +118,7 @@ def has_password(address: str) -> bool:
 
 
 def find_store_problem(uri: str) -> str | None:
-    """Return the problem of an MLflow address (a password, an unknown form, a file that is no database), or None."""
+    """Return the problem of an MLflow address (a password, an unknown form, a file that is not a database), or None."""
     # The address is written to the ledger and to reports, so it must not have a password.
     if has_password(uri):
         return (
@@ -147,7 +147,7 @@ def make_store_absolute(uri: str) -> str:
 
 
 def _check_name(value: Any) -> str:
-    """Return a normalized name. Raises a validation error for a value that is no name."""
+    """Return a normalized name. Raises a validation error for a value that is not a name."""
     if not isinstance(value, str):
         raise make_value_error("must be text; quote a name that looks like a number", NAME_SYNTAX)
     if problem := find_name_problem(name := normalize_name(value)):

@@ -88,7 +88,7 @@ class EvaluatedBatch:
     @cached_property
     def mistakes(self) -> Tensor:
         """Which counted targets are predicted wrongly, bool (M, B, T)."""
-        return supervised.mistakes(self.logits, self.batch)
+        return supervised.find_mistakes(self.logits, self.batch)
 
     def mean_over_targets(self, values_MBT: Tensor) -> Tensor:
         """Return the mean of values over the counted targets of each row, (M, B, L); NaN for a row without targets."""

@@ -27,7 +27,7 @@ from trainers.models.model import Model, Recorded
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
-from trainers.tasks.supervised import loss_mask
+from trainers.tasks.supervised import make_loss_mask
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant
@@ -160,7 +160,7 @@ class AttentionOnly(Model):
         )
 
         # Rows of several lengths have one query per length; rows of a single length have several, which are summed.
-        scored_MBT = loss_mask(batch)
+        scored_MBT = make_loss_mask(batch)
         if len(lengths) > 1 or lengths[0] == batch.tokens.shape[-1]:  # length s is scored at position s, which sees s
             columns = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
             largest_MBL = largest_MBT.index_select(2, columns)

@@ -106,14 +106,14 @@ class Settings:
 
     name: ClassVar[str] = ""
     revision: ClassVar[int] = 1
-    former_names: ClassVar[dict[str, str]] = {"cross_checks": "find_combination_problems"}  # until 2.0.0 -> now
+    former_names: ClassVar[dict[str, str]] = {"cross_checks": "find_combination_problems"}  # in version 2.0.0 -> now
     trial_settings: ClassVar[Mapping[str, Any]] = {}  # values of required settings for `trainers.check` and tests
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Make the subclass a frozen dataclass. Raises TypeError for a reserved field name or an invalid revision."""
         super().__init_subclass__(**kwargs)
 
-        # Classes of users may override methods under their names until 2.0.0, and call those of a base class.
+        # Classes of users may override methods under their names in version 2.0.0, and call those of a base class.
         for old_name, new_name in cls.former_names.items():
             if isfunction(method := vars(cls).get(old_name)):
                 setattr(cls, new_name, method)
@@ -142,7 +142,7 @@ class Settings:
         """Yield problems of combinations of fields that are each valid alone."""
         return iter(())
 
-    cross_checks = find_combination_problems  # the name until 2.0.0
+    cross_checks = find_combination_problems  # the name in version 2.0.0
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:

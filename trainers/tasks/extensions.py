@@ -154,7 +154,7 @@ class PrefixTargets:
                 f"{self.name}: a batch measures several lengths {list(lengths)} without counted_targets; allowed: one "
                 "length per batch, or a method counted_targets"
             )
-        return supervised.loss_mask(batch)[..., None]
+        return supervised.make_loss_mask(batch)[..., None]
 
 
 class DerivedMetrics:

@@ -18,7 +18,7 @@ _CPU = torch.device("cpu")
 
 @register("task", "ring_regression")
 class RingRegression(Task):
-    """Gaussian vectors on a ring of n positions; out, at each position, a fixed combination of its neighbourhood.
+    """Input: Gaussian vectors on a ring of n positions. Output: at each, a fixed combination of its neighbourhood.
 
     y_i = alpha <theta, x_i> + sum_k beta_k (<theta, x_(i-k)> + <theta, x_(i+k)>) with ||theta|| = 1. In training only
     the vectors of a window are not zero, and only its positions are scored; in tests all vectors and positions count.

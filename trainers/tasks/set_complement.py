@@ -22,7 +22,7 @@ from trainers.tensors.device_constants import constant
 
 @register("task", "set_complement")
 class SetComplement(Task):
-    """Distinct tokens in; out, at every position, the uniform distribution over the tokens not seen so far.
+    """Input: distinct tokens. Output: at every position, the uniform distribution over the tokens not seen so far.
 
     Tokens are 0..v-1. A training row is the start of a random permutation; position s-1 is the example of length s.
     With `target: sampled` the target is the token that follows (a uniform draw from the complement), with `soft` it is

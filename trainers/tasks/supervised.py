@@ -11,7 +11,7 @@ from trainers.tensors.batch import Batch
 IGNORED = -100  # target of a masked position: neither trained nor scored
 
 
-def loss_mask(batch: Batch) -> Tensor:
+def make_loss_mask(batch: Batch) -> Tensor:
     """Return a mask of the counted targets, bool (M, B, T): targets that are not IGNORED and have a positive weight."""
     targets = batch.targets
     if targets.dim() == batch.tokens.dim():
@@ -21,7 +21,7 @@ def loss_mask(batch: Batch) -> Tensor:
     return is_scored if batch.weight is None else is_scored & (batch.weight > 0)
 
 
-def loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+def compute_loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the weighted sum of the cross-entropy of the counted targets, and the sum of weights, (M,) each."""
     weight = weigh_targets(batch, logits_MBTV.dtype)
     return -(compute_log_likelihoods(logits_MBTV, batch.targets) * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
@@ -32,8 +32,8 @@ def regularize(
 ) -> Tensor:
     """Return a sum of losses with label smoothing (as in torch's `cross_entropy`) and z-loss (arXiv:2204.02311), (M,).
 
-    loss_M: the sum that `loss` returns. smoothing_M1: the share of a target that is spread over all tokens. factor_M1:
-    the factor of the z-loss. Both (M, 1); None leaves a term out.
+    loss_M: the sum that `compute_loss` returns. smoothing_M1: the share of a target that is spread over all tokens.
+    factor_M1: the factor of the z-loss. Both (M, 1); None leaves a term out.
     """
     weight = weigh_targets(batch, logits_MBTV.dtype)
     if smoothing_M1 is not None:
@@ -48,7 +48,7 @@ def regularize(
 
 def weigh_targets(batch: Batch, dtype: torch.dtype) -> Tensor:
     """Return the weight of every target in the loss, (M, B, T)."""
-    weight = loss_mask(batch).to(dtype)
+    weight = make_loss_mask(batch).to(dtype)
     return weight if batch.weight is None else weight * batch.weight.to(dtype)
 
 
@@ -68,7 +68,7 @@ def compute_log_likelihoods(logits_MBTV: Tensor, targets: Tensor) -> Tensor:
     return torch.gather(logs, -1, targets.clamp(min=0)[..., None])[..., 0]
 
 
-def mistakes(logits_MBTV: Tensor, batch: Batch) -> Tensor:
+def find_mistakes(logits_MBTV: Tensor, batch: Batch) -> Tensor:
     """Return which counted targets are predicted wrongly, bool (M, B, T).
 
     The likeliest token is right if it is the target, or, with target distributions, if it has a positive probability.
@@ -78,7 +78,7 @@ def mistakes(logits_MBTV: Tensor, batch: Batch) -> Tensor:
         is_wrong = batch.targets.gather(-1, likeliest[..., None])[..., 0] <= 0
     else:
         is_wrong = likeliest != batch.targets
-    return is_wrong & loss_mask(batch)
+    return is_wrong & make_loss_mask(batch)
 
 
 def score_accuracy(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:
@@ -86,6 +86,10 @@ def score_accuracy(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:
 
     Both are 1 for a row without a counted target.
     """
-    wrong = mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True)
-    targets = loss_mask(batch).sum(dim=-1, keepdim=True)
+    wrong = find_mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True)
+    targets = make_loss_mask(batch).sum(dim=-1, keepdim=True)
     return {"accuracy": 1 - wrong / targets.clamp(min=1), "exact_match": (wrong == 0).float()}
+
+
+# The names in version 2.0.0, which tasks and metrics of users may call.
+loss_mask, loss, mistakes = make_loss_mask, compute_loss, find_mistakes

@@ -99,7 +99,7 @@ class Task(RowLayout, Generation, StagedTraining, StoredData, PrefixTargets, Der
 
         By default the cross-entropy of the targets that are not masked.
         """
-        return supervised.loss(logits_MBTV, batch)
+        return supervised.compute_loss(logits_MBTV, batch)
 
     @property
     @final

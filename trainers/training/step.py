@@ -90,13 +90,13 @@ def _run_forward(
 
 def _compute_task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return sum and weight of the loss of the task, with label smoothing and z-loss, (M,) each."""
-    loss = _check_loss(f"{pack.task.name}: loss", pack.task.loss(logits, batch), len(logits))
+    loss_M, weight_M = _check_loss(f"{pack.task.name}: loss", pack.task.loss(logits, batch), len(logits))
     # Without both settings the loss of the task keeps its bits.
     smoothing = pack.hyperparameters.get("label_smoothing")
     factor = pack.hyperparameters.get("z_loss")
     if smoothing is None and factor is None:
-        return loss
-    return supervised.regularize(loss[0], logits, batch, smoothing, factor), loss[1]
+        return loss_M, weight_M
+    return supervised.regularize(loss_M, logits, batch, smoothing, factor), weight_M
 
 
 def _check_loss(name: str, loss: tuple[Tensor, Tensor], members: int) -> tuple[Tensor, Tensor]:

@@ -89,7 +89,7 @@ def _check_fixed_values(spec: SweepSpec, findings: Findings) -> Iterator[str]:
 
 
 def _suggest_space_entry(problem: Problem, given: Any) -> str | None:
-    """Return the space entry to suggest for a domain written as a fixed value; None if the value is no domain."""
+    """Return the space entry to suggest for a domain written as a fixed value; None if the value is not a domain."""
     if problem.message == "unknown key" or "list" in (problem.allowed or "list"):
         return None
     domain = {"choice": given} if isinstance(given, list) and len(given) > 1 else given

@@ -20,8 +20,7 @@ class Repacking:
     """The packs that were repacked, the packs that replace them, and the number of workers.
 
     After a shortage of memory, `out_of_memory_id` is the pack that ran out, with its `shortage` on a `device` after
-    `seconds` of training.
-    `resumes_checkpoint`: whether the new packs resume from its newest checkpoint.
+    `seconds` of training. `resumes_checkpoint`: whether the new packs resume from its newest checkpoint.
     """
 
     old_ids: tuple[str, ...]

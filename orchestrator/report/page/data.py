@@ -164,7 +164,7 @@ def _list_effects(summary: Summary) -> Iterator[dict[str, Any]]:
                 "differences": [
                     {
                         "value": f"{pair.value} - {pair.against}",
-                        "ends": _encode_ends(pair.difference, pair.low, pair.high),
+                        "ends": _encode_ends(pair.median, pair.low, pair.high),
                     }
                     for pair in effect.differences
                 ],

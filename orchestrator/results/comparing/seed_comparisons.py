@@ -75,15 +75,15 @@ class SeedComparison:
     holm_p: float = math.nan
 
     @property
-    def first_better(self) -> int | None:
+    def first_better_count(self) -> int | None:
         """The number of pairs in which the first is better; None without pairs or a better direction."""
         better = {"minimize": self.outcome.first_smaller_count, "maximize": self.outcome.second_smaller_count}
         return better.get(self.question.direction) if self.outcome.paired else None
 
     @property
-    def second_better(self) -> int | None:
+    def second_better_count(self) -> int | None:
         """The number of pairs in which the second is better; None without pairs or a better direction."""
-        first = self.first_better
+        first = self.first_better_count
         return None if first is None else self.outcome.n - first - self.outcome.ties
 
     @property

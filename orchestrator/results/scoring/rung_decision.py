@@ -26,7 +26,7 @@ from search_spaces import Objective, Rungs
 if TYPE_CHECKING:
     import pandas as pd
 
-Scores = Mapping[str, Sequence[float]]
+SeedScores = Mapping[str, Sequence[float]]
 """The scores of seeds, NaN for a failed one, by config_id; all configurations have the same seeds in the same order."""
 
 
@@ -57,7 +57,7 @@ def compute_scores_at_step(
     return {config_id: [float(scores.get((config_id, seed), math.nan)) for seed in seeds] for config_id in config_ids}
 
 
-def decide_rung(current: Scores, earlier: Scores, rungs: Rungs, objective: Objective) -> RungOutcome:
+def decide_rung(current: SeedScores, earlier: SeedScores, rungs: Rungs, objective: Objective) -> RungOutcome:
     """Return which configurations continue, from the scores at the rung (`current`) and at an earlier step.
 
     Failed seeds count as `objective.failed_seeds` says, also in improvements.

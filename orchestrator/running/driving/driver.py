@@ -48,10 +48,8 @@ from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
 from orchestrator.running.driving.scores import RecordedScores
 from orchestrator.running.pack.reported_environments import ReportedEnvironments
-from orchestrator.running.pack.train_pack import (
-    get_checkpoint_folder,
-    take_watchdog_report,
-)
+from orchestrator.running.pack.train_pack import get_checkpoint_folder
+from orchestrator.running.pack.watchdog import take_watchdog_report
 from orchestrator.text.wording import format_count, format_label, group_errors
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec

@@ -16,7 +16,7 @@ from search_spaces import SweepSpec
 
 
 def has_race_ended(state: SweepState) -> bool:
-    """Return whether no further round follows; always true for a sweep that is no race."""
+    """Return whether no further round follows; always true for a sweep that is not a race."""
     return state.race is None or state.race.has_ended
 
 

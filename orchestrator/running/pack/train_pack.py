@@ -20,8 +20,8 @@ from orchestrator.machine.exhaustion import find_out_of_space, raise_out_of_spac
 from orchestrator.program.exit_causes import RetryRule
 from orchestrator.record.files.code import list_imported_files, map_copies
 from orchestrator.record.ledger.folders import STOP_FILE
-from orchestrator.running.pack.retries import MAX_TRACE, make_death
-from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
+from orchestrator.running.pack.retries import make_death
+from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog, prepare_stack_file
 from trainers.evaluation.results import Evaluation, Progress
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
@@ -198,28 +198,3 @@ def use_inductor_cache() -> None:
 def get_checkpoint_folder(folder: Path, pack_id: str) -> Path:
     """Return the folder of a pack's checkpoints, which its first checkpoint makes."""
     return folder / "checkpoints" / pack_id
-
-
-def get_stack_file(folder: Path, pack_id: str) -> Path:
-    """Return the file to which the watchdog of a pack writes stacks; it is empty while the pack runs."""
-    return folder / "checkpoints" / f"{pack_id}.stuck.txt"
-
-
-def take_watchdog_report(folder: Path, pack_id: str, attempt: int, seconds: float) -> tuple[str, str] | None:
-    """Return the error and the stacks of a pack that its watchdog ended after `seconds`; None for any other pack.
-
-    Renames the file after the attempt: a retry that dies before its watchdog starts has another error.
-    """
-    path = get_stack_file(folder, pack_id)
-    if not path.exists() or not path.stat().st_size:
-        return None
-    path = path.rename(path.with_name(f"{pack_id}.attempt-{attempt}.stuck.txt"))
-    trace = path.read_text(encoding="utf-8", errors="replace")[-MAX_TRACE:]
-    return f"watchdog: no heartbeat for {seconds:g} s; stack traces in {path}", trace
-
-
-def prepare_stack_file(work: PackWork) -> Path:
-    """Return the path of the watchdog's stack file; creates its folder."""
-    path = get_stack_file(Path(work.folder), work.pack_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path

@@ -12,6 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from orchestrator.interface.work import PackWork
+from orchestrator.running.pack.retries import MAX_TRACE
+
 DEBUGGERS = frozenset({"bdb", "pdb", "code", "IPython", "pydevd", "_pydevd_bundle", "debugpy"})  # ipdb, pudb are bdb's
 
 
@@ -131,3 +134,28 @@ def _is_in_debugger(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def get_stack_file(folder: Path, pack_id: str) -> Path:
+    """Return the file to which the watchdog of a pack writes stacks; it is empty while the pack runs."""
+    return folder / "checkpoints" / f"{pack_id}.stuck.txt"
+
+
+def take_watchdog_report(folder: Path, pack_id: str, attempt: int, seconds: float) -> tuple[str, str] | None:
+    """Return the error and the stacks of a pack that its watchdog ended after `seconds`; None for any other pack.
+
+    Renames the file after the attempt: a retry that dies before its watchdog starts has another error.
+    """
+    path = get_stack_file(folder, pack_id)
+    if not path.exists() or not path.stat().st_size:
+        return None
+    path = path.rename(path.with_name(f"{pack_id}.attempt-{attempt}.stuck.txt"))
+    trace = path.read_text(encoding="utf-8", errors="replace")[-MAX_TRACE:]
+    return f"watchdog: no heartbeat for {seconds:g} s; stack traces in {path}", trace
+
+
+def prepare_stack_file(work: PackWork) -> Path:
+    """Return the path of the watchdog's stack file; creates its folder."""
+    path = get_stack_file(Path(work.folder), work.pack_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

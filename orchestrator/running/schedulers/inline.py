@@ -26,11 +26,10 @@ from orchestrator.running.pack.train_pack import (
     CACHE_VARIABLE,
     PackReporter,
     decode_work,
-    prepare_stack_file,
     train_pack,
     use_inductor_cache,
 )
-from orchestrator.running.pack.watchdog import HeartbeatTimeout, LocalWatchdog
+from orchestrator.running.pack.watchdog import HeartbeatTimeout, LocalWatchdog, prepare_stack_file
 from search_spaces import Resources
 
 

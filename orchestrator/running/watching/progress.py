@@ -70,7 +70,6 @@ class ProgressDisplay:
             self._live.update(table, refresh=True)
             return
 
-        # Without a terminal, print a line if it has changed.
         line = make_plain_line(rows)
         if line != self._line:
             say(self._console, line)

@@ -116,7 +116,9 @@ def make_trace_lines(state: SweepState) -> list[str]:
         for error, trace in zip(pack.attempts, pack.traces, strict=True)
     )
     if not groups:
-        return ["imports have no tracebacks" if IMPORTED in state.provenance else f"no failed {noun}s to trace"]
+        return [
+            "imported results have no tracebacks" if IMPORTED in state.provenance else f"no failed {noun}s to trace"
+        ]
     lines = []
     for text, pack_ids in groups.items():
         packs = _describe_packs(list(dict.fromkeys(pack_ids)), noun)

@@ -12,8 +12,8 @@ from scipy import stats
 
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.rank_effects import (
-    Scores,
-    Values,
+    ScoresByConfig,
+    ValuesByConfig,
     is_failed,
     is_numeric,
     label_value,
@@ -35,7 +35,7 @@ class Importance:
 
 
 def compute_importances(
-    values_by_config: Values, scores: Scores, design: Design | None = None
+    values_by_config: ValuesByConfig, scores: ScoresByConfig, design: Design | None = None
 ) -> dict[str, Importance]:
     """Return the fANOVA importance of each hyperparameter by its key.
 

@@ -12,8 +12,8 @@ from scipy import stats
 
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.rank_effects import (
-    Scores,
-    Values,
+    ScoresByConfig,
+    ValuesByConfig,
     group_scores,
     is_failed,
     is_numeric,
@@ -58,7 +58,7 @@ class PartialEffect:
 
 
 def compute_partial_effects(
-    values_by_config: Values, scores: Scores, design: Design | None = None
+    values_by_config: ValuesByConfig, scores: ScoresByConfig, design: Design | None = None
 ) -> dict[str, PartialEffect]:
     """Return the effect of each hyperparameter with the other drawn ones held fixed, by its key.
 

@@ -21,8 +21,8 @@ from orchestrator.statistics.intervals import estimate_correlation
 from orchestrator.statistics.quartiles import Floats, compute_median
 from orchestrator.text.wording import compact_value
 
-Values = Mapping[str, Mapping[str, Any]]
-Scores = Mapping[str, float | None]
+ValuesByConfig = Mapping[str, Mapping[str, Any]]
+ScoresByConfig = Mapping[str, float | None]
 Members = Mapping[str, Mapping[int, float]]
 
 MAX_MEDIANS = 8  # values of a hyperparameter up to which each value has a median
@@ -84,8 +84,8 @@ class KeyEffect:
 
 
 def compute_effects(
-    values_by_config: Values,
-    scores: Scores,
+    values_by_config: ValuesByConfig,
+    scores: ScoresByConfig,
     design: Design | None = None,
     members: Members | None = None,
 ) -> tuple[KeyEffect, ...]:
@@ -148,7 +148,9 @@ def _has_members(config_id: str, design: Design, members: Members | None) -> boo
     return design.kind != "fixed" or not all(map(math.isnan, ((members or {}).get(config_id) or {}).values()))
 
 
-def _measure_over_units(key: str, used_values: Values, scores: Scores, design: Design, numeric: bool) -> dict[str, Any]:
+def _measure_over_units(
+    key: str, used_values: ValuesByConfig, scores: ScoresByConfig, design: Design, numeric: bool
+) -> dict[str, Any]:
     """Return the effect of a drawn key over units as fields of KeyEffect."""
     scored_units = score_units(used_values, scores, design)
     values = [used_values[config_id][key] for config_id, _ in scored_units]
@@ -188,7 +190,7 @@ def _measure_within_units(units: Sequence[Cells], labels: Sequence[str], numeric
 
 
 def _group_by_unit(
-    key: str, used_values: Values, scores: Scores, design: Design, members: Members | None
+    key: str, used_values: ValuesByConfig, scores: ScoresByConfig, design: Design, members: Members | None
 ) -> list[Cells]:
     """Return the scores of each unit by context (the values of all other compared keys) and by value of the key.
 
@@ -218,7 +220,7 @@ def _group_by_unit(
     return list(units.values())
 
 
-def score_units(used_values: Values, scores: Scores, design: Design) -> list[tuple[str, float]]:
+def score_units(used_values: ValuesByConfig, scores: ScoresByConfig, design: Design) -> list[tuple[str, float]]:
     """Return one configuration of each unit, for its drawn values, and the unit's score.
 
     The score of a draw at several grid points is its mean rank among all draws at each grid point, scaled to between 0
@@ -273,13 +275,13 @@ def group_scores(values: Sequence[Any], score: Floats) -> dict[str, Floats]:
     return {label: score[indices[label]] for label in order}
 
 
-def list_hyperparameters(values_by_config: Values) -> list[str]:
+def list_hyperparameters(values_by_config: ValuesByConfig) -> list[str]:
     """Return the keys that any configuration has, in order of first appearance."""
     return list(dict.fromkeys(key for values in values_by_config.values() for key in values))
 
 
 def is_numeric(values: Sequence[Any]) -> bool:
-    """Return whether every value is a number; true and false are no numbers."""
+    """Return whether every value is a number; true and false are not numbers."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 

@@ -30,7 +30,7 @@ class Difference:
 
     value: str
     against: str
-    difference: float
+    median: float
     low: float
     high: float
     n: int
@@ -137,7 +137,7 @@ def _compare_values(units: Sequence[Cells], value: str, first: str, unit: str) -
     return Difference(
         value=value,
         against=first,
-        difference=estimate.value,
+        median=estimate.value,
         low=estimate.low,
         high=estimate.high,
         n=estimate.n,

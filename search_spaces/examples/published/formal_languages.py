@@ -82,7 +82,7 @@ class FormalLanguage(Task):
 
 @register("task", "even_pairs")
 class EvenPairs(FormalLanguage):
-    """Bits in; out, whether the number of neighbours 01 and 10 is even (0) or odd (1). A regular language.
+    """Input: bits. Output: whether the number of neighbours 01 and 10 is even (0) or odd (1). A regular language.
 
     >>> task = EvenPairs(train_length=6, test_lengths=(7,))
     >>> task.batch_of(torch.tensor([[[0, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 0]]]), torch.tensor([[6, 4]])).tokens.tolist()
@@ -100,7 +100,7 @@ class EvenPairs(FormalLanguage):
 
 @register("task", "parity_check")
 class ParityCheck(FormalLanguage):
-    """Bits in; out, whether the number of ones is even (0) or odd (1). A regular language.
+    """Input: bits. Output: whether the number of ones is even (0) or odd (1). A regular language.
 
     >>> task = ParityCheck(train_length=4, test_lengths=(5,))
     >>> task.compute_answers(torch.tensor([[[0, 1, 1, 1], [1, 1, 0, 1]]]), torch.tensor([[4, 3]])).tolist()
@@ -116,7 +116,7 @@ class ParityCheck(FormalLanguage):
 
 @register("task", "modular_arithmetic")
 class ModularArithmetic(FormalLanguage):
-    """Numbers 0 to 4 joined by +, - and * in; out, the value modulo 5. A regular language.
+    """Input: numbers 0 to 4 joined by +, - and *. Output: the value modulo 5. A regular language.
 
     Symbols 5, 6 and 7 are +, - and *. All lengths are odd.
 
@@ -160,7 +160,7 @@ class ModularArithmetic(FormalLanguage):
 
 @register("task", "reverse_string")
 class ReverseString(FormalLanguage):
-    """Bits in; out, the bits in reverse order. A context-free language that needs a stack.
+    """Input: bits. Output: the bits in reverse order. A context-free language that needs a stack.
 
     >>> task = ReverseString(train_length=4, test_lengths=(5,))
     >>> batch = task.batch_of(torch.tensor([[[0, 1, 1, 0]]]), torch.tensor([[3]]))

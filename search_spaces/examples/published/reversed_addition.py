@@ -21,7 +21,7 @@ PLUS, EQUALS, END, PAD, HINT = 10, 11, 12, 13, 14  # after the digits 0 to 9; HI
 
 @register("task", "reversed_addition")
 class ReversedAddition(Task):
-    """Two numbers in, units first; out, the digits of their sum, units first, and an end token.
+    """Input: two numbers, units first. Output: the digits of their sum, units first, and an end token.
 
     In `hints` and `coupled` the ids of a row start at a random offset, so that ids of longer rows are trained.
 

@@ -171,7 +171,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_trained_or_
     (claims_file.parent / "elsewhere.yaml").write_text(SWEEP.replace("made_up", "elsewhere"))
     ask = ("claims", claims_file, "--storage", claims_file.parent, *words, "--page")
     code, out, err = says(*ask, claims_file)
-    assert code == 2 and "allowed: a name that ends with .md" in err and not out
+    assert code == 2 and "claims.yaml: " in err and ".md" in err and not out
     notes = claims_file.with_name("notes.md")
     notes.write_text("mine")
     code, out, err = says(*ask, notes)

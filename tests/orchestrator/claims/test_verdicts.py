@@ -33,7 +33,7 @@ def planted(effect: float, noise: float = 0.01) -> Value:
         (-0.1, {"negligible": 0.01}, "held"),
     ],
 )
-def test_a_planted_effect_is_held_a_reversed_one_contradicted_and_noise_not_tested(
+def test_a_planted_effect_is_held_a_reversed_one_contradicted_and_noise_undecided(
     put: Put, effect: float, changes: dict[str, Any], verdict: str
 ) -> None:
     found = put(planted(effect), claim(**changes))["pre_norm"]

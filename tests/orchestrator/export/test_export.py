@@ -27,7 +27,7 @@ def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(train
     file = tmp_path / "best.yaml"
     assert export(trained_sweep, ExportRequest(best=file)) == [f"wrote {file}", f"run it with: lengthwise run {file}"]
     *_, good = validate_sweep(load_sweep(file), with_smoke=False)
-    assert good == "good; built 1 configuration"
+    assert good == "valid; built 1 configuration"
     before, again = open_sweep(trained_sweep), run(file, storage=tmp_path / "again")
     assert again.best.config_id == before.best.config_id and again.best.score == before.best.score
     curves = before.curves[before.curves["number"] == before.best.number].reset_index(drop=True)
@@ -118,8 +118,8 @@ def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tm
         (dict(figures="pdf", size="0x2"), "--size 0x2: allowed: WIDTHxHEIGHT in inches"),
         (dict(latex=Path("no/such/t.tex")), "there is no folder no/such"),
         (dict(latex=Path("d.tex")), "is a folder; give the name of a file"),
-        (dict(latex=Path("a")), "--latex a: has another ending; allowed: a name that ends with .tex"),
-        (dict(best=Path("a.yml2")), "--best a.yml2: has another ending; allowed: a name that ends with .yaml"),
+        (dict(latex=Path("a")), "--latex a: does not end with .tex"),
+        (dict(best=Path("a.yml2")), "--best a.yml2: does not end with .yaml"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_in_a_sentence(small_sweep, asked, said, tmp_path, monkeypatch):

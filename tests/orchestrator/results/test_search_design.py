@@ -51,7 +51,7 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     assert {(one.n, one.unit) for one in compute_score_effects(result)} == {(8, "draws")}
     (norm,) = (one for one in compute_score_effects(result) if one.key == "model.norm")
     (difference,) = norm.differences
-    ends = (difference.difference, difference.low, difference.high)
+    ends = (difference.median, difference.low, difference.high)
     assert difference.value == "pre" and ends == pytest.approx((0.1, 0.1, 0.1)) and norm.test == "sign test"
     notes = " ".join(list_effect_notes(result))
     assert "n counts draws" in notes and "1 of 20 excludes 0" in notes and "Kruskal" not in notes

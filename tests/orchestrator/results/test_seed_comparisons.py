@@ -77,14 +77,16 @@ def test_every_pair_of_a_grid_is_compared_at_every_group_of_lengths(three):
             assert (one.first_median, one.second_median) == pytest.approx(tuple(np.median(values, axis=1)))
             assert one.outcome.p == stats.binomtest(int((difference < 0).sum()), 6).pvalue == 2**-5
             assert one.holm_p == 3 * 2**-5
-            assert (one.first_better, one.second_better) == ((0, 6) if (group, second) == ("test", 2) else (6, 0))
+            assert (one.first_better_count, one.second_better_count) == (
+                (0, 6) if (group, second) == ("test", 2) else (6, 0)
+            )
 
 
 def test_better_follows_the_direction(tmp_path, synthetic_sweep):
     spec = {**GRID, "objective.metric": "margin", "objective.direction": "maximize"}
     result = summarize(synthetic_sweep(tmp_path / "up", NORMS, 3, by_seed, spec=spec))
     assert [row.number for row in result.rows] == [2, 1, 0]
-    assert at(result, "selection", 2, 0).first_better == 3 and at(result, "test", 2, 0).second_better == 3
+    assert at(result, "selection", 2, 0).first_better_count == 3 and at(result, "test", 2, 0).second_better_count == 3
 
 
 def test_failed_seeds_follow_the_policy(tmp_path, synthetic_sweep):
@@ -333,7 +335,7 @@ def test_a_comparison_can_ask_for_another_metric_average_and_lengths(three):
     (one,) = asked
     question = one.question
     assert (question.group, question.lengths, question.metric, question.average) == ("asked", (8, 11), "margin", "raw")
-    assert question.direction == "maximize" and one.first_better == 0 and one.holm_p == one.outcome.p
+    assert question.direction == "maximize" and one.first_better_count == 0 and one.holm_p == one.outcome.p
 
 
 def test_of_a_metric_without_a_better_direction_neither_is_better(three):

@@ -26,7 +26,7 @@ def empty_work(folder: Path, **more: Any) -> str:
 Find = Callable[[str, int], psutil.Process | None]
 
 
-class Told:
+class RecordingDriver:
     """A driver with some packs of the same work; records the calls of workers in `calls`."""
 
     def __init__(self, *pack_ids: str, work: str = "") -> None:

@@ -19,7 +19,7 @@ from orchestrator.running.pack.train_pack import PackRaised, train_pack_on_ray
 from orchestrator.running.watching.status import NO_TRACE, make_trace_lines
 from orchestrator.running.with_ray import tune
 from orchestrator.running.with_ray.tune import PackSearcher, TuneEventCallback
-from tests.orchestrator.running.deaths import Told, empty_work
+from tests.orchestrator.running.deaths import RecordingDriver, empty_work
 
 
 @dataclass
@@ -96,7 +96,7 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
     monkeypatch.setattr(trainable, "list_imported_files", lambda code: {MINE} if own else set())
     monkeypatch.setattr("ray.tune.report", reported.append)
     work = empty_work(tmp_path, modules=[])
-    driver = Told()
+    driver = RecordingDriver()
     if not own:
         with pytest.raises(PackRaised) as caught:
             train_pack_on_ray({"pack_id": "p1", "work": work})
@@ -165,7 +165,7 @@ WORKER = "The actor is dead because its worker process has died."
 )
 def test_a_lost_node_is_not_one_of_the_retries(monkeypatch, error, lost) -> None:
     """As Tune counts: after `max_failures` it asks for no further retry."""
-    driver = Told()
+    driver = RecordingDriver()
     recorder: Any = TuneEventCallback(driver, SimpleNamespace(), Retries(2))
     monkeypatch.setattr(tune, "_read_error", lambda trial: error)
     trial = SimpleNamespace(config={"pack_id": "p1"}, max_failures=2, run_metadata=SimpleNamespace(num_failures=0))
@@ -197,7 +197,7 @@ def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synt
 
 
 def test_another_pack_is_handed_to_ray_when_one_has_ended() -> None:
-    driver: Any = Told("a", "b", "c", work="work")
+    driver: Any = RecordingDriver("a", "b", "c", work="work")
     workers: Any = SimpleNamespace(count=2)
     searcher = PackSearcher(driver, workers)
     assert [searcher.suggest(name) for name in ("t1", "t2")] == [{"pack_id": one, "work": "work"} for one in "ab"]

@@ -15,7 +15,7 @@ from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers import local
 from orchestrator.running.with_ray.tune import make_ray_death
 from search_spaces import Resources
-from tests.orchestrator.running.deaths import Told, empty_work
+from tests.orchestrator.running.deaths import RecordingDriver, empty_work
 
 AS_IN_A_NOTEBOOK = f"import sys; sys.path[:1] = ['']; sys.path.append({str(LENGTHWISE_FOLDER)!r}); "
 
@@ -26,7 +26,7 @@ def test_a_child_imports_nothing_from_the_current_folder(crowded):
     assert "has no attribute 'serve'" in ended.stderr and "absent_package" not in ended.stderr
 
 
-def test_the_door_in_python_imports_our_packages_beside_others_of_their_names(crowded):
+def test_orchestrator_is_imported_beside_packages_of_the_same_names(crowded):
     (crowded / "orchestrator" / "__init__.py").unlink()
     for name in ("random", "queue", "json", "psutil"):
         (crowded / f"{name}.py").unlink()
@@ -70,7 +70,7 @@ def test_a_worker_that_cannot_import_the_engine_says_which_file_raised(tmp_path,
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     threading.Thread(target=(ended := threading.Event()).wait, daemon=True).start()  # no fork
     host = WorkerHost()
-    driver = Told("p1", work=empty_work(tmp_path))
+    driver = RecordingDriver("p1", work=empty_work(tmp_path))
     try:
         local.LocalScheduler(Resources(workers=1, retries=5), host.start_worker).run(driver)
     finally:

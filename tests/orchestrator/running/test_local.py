@@ -22,7 +22,7 @@ from orchestrator.sweep.children import SweepChildren
 from search_spaces import Resources, load_sweep
 from tests.orchestrator.running.deaths import (
     INLINE,
-    Told,
+    RecordingDriver,
     empty_work,
     finish,
     holding,
@@ -143,7 +143,7 @@ def test_workers_end_with_their_driver_and_the_sweep_is_resumed(lengthwise, long
 
 def test_an_exception_is_tried_once_more_and_told_with_its_place(tmp_path, host):
     wrong = empty_work(tmp_path)
-    driver = Told("p1", work=wrong)
+    driver = RecordingDriver("p1", work=wrong)
     local.LocalScheduler(Resources(workers=2, retries=5), host.start_worker).run(driver)
     assert [name for name, *_ in driver.calls] == ["on_hand_out", "on_retry", "on_hand_out", "on_failure"]
     assert "IndexError" in driver.calls[-1][2] and ".py:" in driver.calls[-1][2]
@@ -165,11 +165,11 @@ def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_pa
     def start_third_worker():
         return start_worker() if len(ways) < 2 else host.start_worker()
 
-    driver = Told("p1", work=work)
+    driver = RecordingDriver("p1", work=work)
     local.LocalScheduler(Resources(workers=1, retries=0), start_third_worker).run(driver)
     assert [name for name, *_ in driver.calls] == ["on_hand_out", "on_hand_out", "on_hand_out", "on_failure"]
     assert "IndexError" in driver.calls[-1][2] and ways == ["dead", "dead"]
-    local.LocalScheduler(Resources(workers=1, retries=1), start_worker).run(never := Told("p1", work=work))
+    local.LocalScheduler(Resources(workers=1, retries=1), start_worker).run(never := RecordingDriver("p1", work=work))
     assert [name for name, *_ in never.calls] == [*["on_hand_out"] * 4, "on_retry", "on_hand_out", "on_failure"]
 
 
@@ -177,7 +177,7 @@ def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, h
     work = empty_work(tmp_path)  # raises at once
     of_others = set(psutil.Process(host._process.pid).children())
 
-    class Later(Told):
+    class Later(RecordingDriver):
         def take_next_pack(self) -> tuple[str, str] | None:
             if any(name == "on_failure" for name, *_ in self.calls):
                 (idle,) = set(psutil.Process(host._process.pid).children()) - of_others
@@ -278,7 +278,7 @@ def test_a_few_members_stand_for_a_sweep(tiny):
 
 
 def test_what_the_driver_raises_leaves_as_it_was_raised(host):
-    class Broken(Told):
+    class Broken(RecordingDriver):
         def take_next_pack(self) -> tuple[str, str] | None:
             raise OSError("the disk is full")
 

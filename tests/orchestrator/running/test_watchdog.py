@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.running.pack import watchdog
-from orchestrator.running.pack.train_pack import get_stack_file, take_watchdog_report
-from orchestrator.running.pack.watchdog import Watchdog
+from orchestrator.running.pack.watchdog import Watchdog, get_stack_file, take_watchdog_report
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HANGS = """

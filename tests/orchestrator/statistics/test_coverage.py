@@ -182,7 +182,7 @@ def numbers(sweep: Sweep) -> Iterator[tuple[str, float, float, float]]:
         if not math.isnan(effect.correlation):
             yield f"{effect.key}: correlation", effect.correlation, effect.low, effect.high
         for one in effect.differences:
-            yield f"{effect.key}: {one.value} - {one.against}", one.difference, one.low, one.high
+            yield f"{effect.key}: {one.value} - {one.against}", one.median, one.low, one.high
 
 
 def truths(make: Callable[[np.random.Generator, int, float], Sweep], effect: float) -> dict[str, float]:

@@ -204,7 +204,7 @@ def test_grid_values_are_compared_within_each_draw_and_draws_are_counted() -> No
     norm, rate = compute_effects(values, scores, design)
     assert (norm.unit, norm.n, norm.configurations, norm.test) == ("draws", 9, 27, "Friedman")
     assert [(one.value, one.against, one.n) for one in norm.differences] == [("b", "a", 9), ("c", "a", 9)]
-    assert [one.difference for one in norm.differences] == pytest.approx([1.0, 2.0])
+    assert [one.median for one in norm.differences] == pytest.approx([1.0, 2.0])
     assert all(one.low > 0 for one in norm.differences) and norm.p < 1e-5
     assert (rate.n, rate.kind) == (9, "numeric")
     order = stats.spearmanr(range(9), [10.0 * (i * 4 % 9) + 0.1 * (i % 3) for i in range(9)]).statistic
@@ -236,7 +236,7 @@ def test_a_draw_without_a_score_at_one_grid_point_is_left_out_of_that_comparison
     lost: dict[str, float | None] = {**scores, "c0": None, "c4": inf}
     norm, rate = compute_effects(values, lost, design)
     b, c = norm.differences
-    assert (b.n, c.n, b.difference, rate.n, norm.dropped) == (8, 8, pytest.approx(1.0), 9, 1)
+    assert (b.n, c.n, b.median, rate.n, norm.dropped) == (8, 8, pytest.approx(1.0), 9, 1)
 
 
 def test_slopes_are_over_draws() -> None:
@@ -257,7 +257,7 @@ def test_a_list_is_compared_seed_by_seed() -> None:
     assert (rate.unit, rate.n, rate.correlation, rate.low) == ("seeds", 6, 1.0, 1.0)
     assert [one.n for one in rate.differences] == [7, 6] and not rate.matched
     (difference,) = norm.differences
-    assert (difference.difference, difference.low, difference.high) == (1.5, 1.5, 1.5)
+    assert (difference.median, difference.low, difference.high) == (1.5, 1.5, 1.5)
     assert norm.test == "sign test" and norm.p == pytest.approx(stats.binomtest(6, 6).pvalue)
     with pytest.raises(ValueError, match="score of each member"):
         compute_effects(values, scores, Design(kind="fixed"))
@@ -272,7 +272,7 @@ def test_no_test_where_a_value_has_one_configuration() -> None:
 def test_a_unit_whose_contexts_differ_by_opposite_infinities_has_no_difference() -> None:
     units = [{("A",): {"x": [1.0], "y": [inf]}, ("B",): {"x": [inf], "y": [1.0]}} for _ in range(6)]
     found = compare_within(units, ["x", "y"], numeric=False, unit="seeds").differences[0]
-    assert (found.n, math.isnan(found.p), math.isnan(found.difference)) == (0, True, True)
+    assert (found.n, math.isnan(found.p), math.isnan(found.median)) == (0, True, True)
 
 
 def test_friedman_of_one_order_in_all_units_allows_for_its_ties() -> None:
@@ -291,7 +291,7 @@ def test_a_value_of_which_every_seed_failed_does_not_hide_the_others() -> None:
     (found,) = compute_effects(values, scores, Design(kind="fixed"), members)
     assert (found.matched, found.dropped, found.reason) == (True, 1, None)
     (difference,) = found.differences
-    assert (difference.value, difference.difference, difference.n) == ("0.2", pytest.approx(-0.1), 8)
+    assert (difference.value, difference.median, difference.n) == ("0.2", pytest.approx(-0.1), 8)
 
 
 @given(st.integers(0, 1000), st.integers(6, 60), st.integers(0, 4))

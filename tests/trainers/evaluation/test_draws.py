@@ -16,8 +16,8 @@ from tests.trainers.evaluation.test_generate import (
     B,
     M,
     forward_of,
-    lone,
     prompt_of,
+    select_row,
     watched,
 )
 from tests.trainers.models import own_modules
@@ -71,7 +71,7 @@ def test_a_draw_of_a_row_depends_on_neither_pack_nor_pieces() -> None:
     whole = texts(forward, prompt, draws=3)
     for m in range(M):
         for b in range(4):
-            alone = texts(lone(forward, m, b), prompt[m : m + 1, b : b + 1], draws=3)
+            alone = texts(select_row(forward, m, b), prompt[m : m + 1, b : b + 1], draws=3)
             assert all(torch.equal(mine[0, 0], all_of[m, b]) for mine, all_of in zip(alone, whole, strict=True))
 
 

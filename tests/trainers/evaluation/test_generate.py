@@ -70,7 +70,7 @@ def prompt_of(width: int, rows: int = B) -> Tensor:
     return tokens_of((M, rows, width), TOKENS, seed=4)
 
 
-def lone(forward: Forward, m: int, b: int) -> Forward:
+def select_row(forward: Forward, m: int, b: int) -> Forward:
     """The same for one row of one member."""
     weights = {name: value[m : m + 1] for name, value in forward.weights.items()}
     return replace(forward, weights=weights, noise=replace(forward.noise, seed_index_M=torch.tensor([m]), first=b))
@@ -95,10 +95,10 @@ def picked(forward: Forward, decoding: Decoding, logits: Tensor, number: int, mo
     return order[-1]
 
 
-def slowly(
+def generate_row_by_state(
     forward: Forward, prompt: Tensor, decoding: Decoding, *, shared: int, states: int, width: int
 ) -> tuple[list[int], dict[int, Tensor]]:
-    """What one row says state by state, and the logits of its tokens, by their numbers."""
+    """Return the text of a row, generated state by state without a KV cache, and the logits by token number."""
     text, most = prompt.tolist(), shared - len(prompt) + states * width
     total, seen = shared + min(states, 2) * width - 1, dict[int, Tensor]()
     while len(text) < shared:
@@ -142,7 +142,7 @@ def agree(model: Model, decoding: Decoding, *, given: int, **sizes: int) -> None
     assert torch.equal(found, forward.generate_by_state(prompt, decoding, mark=MARK, **sizes))
     for m in range(M):
         for b in range(B):
-            expected, logits = slowly(lone(forward, m, b), prompt[m, b], decoding, **sizes)
+            expected, logits = generate_row_by_state(select_row(forward, m, b), prompt[m, b], decoding, **sizes)
             assert found[m, b].tolist() == expected
             each = torch.stack([seen[number][m, b] for number in logits])
             torch.testing.assert_close(each, torch.stack([*logits.values()]), rtol=1e-12, atol=1e-12)
@@ -180,7 +180,7 @@ def test_what_follows_a_prompt_is_that_of_rows_that_are_encoded_anew(model) -> N
     assert torch.equal(found, forward.generate(prompt, DRAWN, max_tokens=7))
     for m in range(M):
         for b in range(B):
-            alone, text = lone(forward, m, b), prompt[m, b].tolist()
+            alone, text = select_row(forward, m, b), prompt[m, b].tolist()
             while len(text) < 4 + 7 and END not in text[4:]:
                 logits = logits_of(alone, text, 10)
                 torch.testing.assert_close(seen[len(text) - 4][m, b], logits, rtol=1e-12, atol=1e-12)
@@ -388,11 +388,11 @@ def test_kept_keys_bound_how_much_is_evaluated_together(member, monkeypatch) -> 
 
 
 def test_an_encoding_that_looks_ahead_is_refused_where_texts_are_written() -> None:
-    class StepBatches(Position):
-        name: ClassVar[str] = "step_batches"
+    class LookingAhead(Position):
+        name: ClassVar[str] = "looking_ahead"
         looks_ahead = True
 
-    for position in (StepBatches(), Randomized(longest=32, base=StepBatches())):
+    for position in (LookingAhead(), Randomized(longest=32, base=LookingAhead())):
         model = Decoder(layers=1, width=8, heads=2, position=position)
         (problem,) = model.find_task_problems(Texts())
         assert problem.key == "position" and "later tokens" in problem.message

@@ -33,7 +33,7 @@ _GROUPS = 1024  # groups reserved for one length
 
 @register("task", "padded_addition")
 class PaddedAddition(PaddedNumbers):
-    """Two numbers in, padded on the left to a fixed width; out, at the last width + 1 positions, their sum.
+    """Input: two numbers, padded on the left to a fixed width. Output: at the last width + 1 positions, their sum.
 
     Both numbers are uniform below 10^n: n is train_digits in training and the length in evaluation. P is the pad, which
     is trained and scored like a digit, and _ a position that is neither:

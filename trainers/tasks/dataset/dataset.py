@@ -31,7 +31,7 @@ _VISIBLE_BLANKS = str.maketrans(" \n\t", "␣¶→")  # how blanks and line ends
 
 @register("task", "dataset")
 class Dataset(Task):
-    """Rows of files in; out, the next token, the tokens of an answer, or a target for every token.
+    """Input: rows of files. Output: the next token, the tokens of an answer, or a target for every token.
 
     An epoch has every training row once, in a different order for each seed and epoch. Length is a column, or the
     number of tokens. Rows are padded at their end to the widest row of their file or length; pads have no targets, and

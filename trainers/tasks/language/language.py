@@ -22,7 +22,7 @@ from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
 
 @register("task", "language")
 class Language(Task):
-    """The tokens of a window of a text in; out, at every position, the next token.
+    """Input: the tokens of a window of a text. Output: at every position, the next token.
 
     Length is the number of tokens of a window. Training windows start at random in the training text. The test text is
     split into windows that do not overlap; the validation text is evaluated in windows of the trained length.

@@ -18,7 +18,7 @@ from trainers.tensors.device_constants import constant
 
 @register("task", "othello")
 class Othello(Task):
-    """Moves of a random game in; out, after every move, the distribution of the next: uniform over the legal moves.
+    """Input: moves of a random game. Output: after every move, the distribution of the next, uniform over legal moves.
 
     Tokens: 0 is the pad after a game's end, token i + 1 is the i-th playable square (the four central ones never
     occur). Passes are not recorded. Length s is the number of moves seen; trained on the first `train_moves` moves, so

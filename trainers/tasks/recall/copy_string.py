@@ -10,7 +10,7 @@ from trainers.tasks.recall.strings import BEGIN, END, SEPARATOR, Strings
 
 @register("task", "copy_string")
 class CopyString(Strings):
-    """A string of random symbols and a separator in; out, after the separator, the string again and an end token.
+    """Input: a string of random symbols and a separator. Output: the same string after the separator, and an end token.
 
     Length is the end of a bucket of string lengths. With B begin, | separator, E end and _ not scored:
 

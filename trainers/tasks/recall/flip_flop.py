@@ -26,7 +26,7 @@ _DISTANCE_METRIC = "read_error_distance"
 
 @register("task", "flip_flop")
 class FlipFlop(Task):
-    """Pairs of an instruction and a bit in; out, at every read instruction, the bit that was written last.
+    """Input: pairs of an instruction and a bit. Output: at every read instruction, the bit that was written last.
 
     Instructions are w (write), r (read) and i (ignore). The first is w, the last is r; the others are i with the
     probability `ignore`, and else w or r, equally likely. Bits after w and i are random. Length is the number of pairs.
@@ -129,7 +129,7 @@ class FlipFlop(Task):
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the numbers of reads and of wrong reads of each row, (M, B, 1), in total and at each distance."""
-        is_wrong = supervised.mistakes(logits_MBTV, batch)
+        is_wrong = supervised.find_mistakes(logits_MBTV, batch)
         is_read = batch.targets != IGNORED
         counts = {"wrong": _count_true(is_wrong), "reads": _count_true(is_read)}
         if not self.measured_distances:

@@ -12,7 +12,7 @@ from trainers.tasks.recall.strings import BEGIN, FIRST_SYMBOL, SEPARATOR, String
 
 @register("task", "induction")
 class Induction(Strings):
-    """A string of random symbols, a separator and one of the symbols in; out, the symbol that follows it in the string.
+    """Input: random symbols, a separator, one of the symbols. Output: the symbol that follows it.
 
     The symbol occurs once in the string, not at its end. With `repeats` symbols may repeat, and the answer follows its
     last occurrence before the end. Length is the end of a bucket of string lengths.

@@ -23,7 +23,7 @@ _LETTERS = "CRFLKSX"
 
 @register("task", "multi_instruction")
 class MultiInstruction(Strings):
-    """An instruction, a string and a separator in; out, the result of the instruction, and an end token.
+    """Input: an instruction, a string and a separator. Output: the result of the instruction, and an end token.
 
     A substitute for the third task of arXiv:2503.23174, whose definition is not known. Instructions, equally likely:
     copy (C), reverse (R), first (F), last (L), the k-th marked symbol (K, `marked + 1` symbols are marked), the symbol

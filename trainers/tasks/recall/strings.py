@@ -27,7 +27,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Strings(Task):
-    """A prompt with a string of symbols in; out, token by token, the answer after it.
+    """Input: a prompt with a string of symbols. Output: token by token, the answer after it.
 
     Lengths are the ends of buckets: tests at length s have strings of up to s symbols, and more than the next smaller
     length. The number of symbols of a string is uniform.
@@ -105,7 +105,7 @@ class Strings(Task):
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return whether each row has no mistake, and the numbers of right tokens and of tokens, (M, B, 1)."""
-        wrong = supervised.mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True).float()
+        wrong = supervised.find_mistakes(logits_MBTV, batch).sum(dim=-1, keepdim=True).float()
         tokens = (batch.targets != IGNORED).sum(dim=-1, keepdim=True).float()
         return {"right": (wrong == 0).float(), "tokens_right": tokens - wrong, "tokens": tokens}
 

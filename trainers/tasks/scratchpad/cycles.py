@@ -39,7 +39,7 @@ class _StagedDraws:
 
 @register("task", "cycles")
 class Cycles(GraphTask):
-    """Edges and two nodes in; out, whether both nodes are on a single cycle (label 1), or on two cycles (label 0).
+    """Input: edges and two nodes. Output: whether both nodes are on a single cycle (label 1) or on two (label 0).
 
     Length: with two cycles, the number of nodes of the first node's cycle; with a single cycle, the number of steps
     from the first node to the second. So the path to the second node, or back to the first, has the same number of

@@ -27,7 +27,7 @@ STATE_WIDTH = 8
 
 @register("task", "parity")
 class Parity(ScratchpadTask):
-    """A canvas with bits in some cells in; out, for each bit, its place, the bit and the parity so far.
+    """Input: a canvas with bits in some cells. Output: for each bit, its place, the bit and the parity so far.
 
     Length is the number of bits. They are at random places, and the other cells are `_`. A state is [place]bit,parity;
     the last state has the width of the canvas as its place and no bit. Without a scratchpad the answer is the parity. #
@@ -132,7 +132,7 @@ class Parity(ScratchpadTask):
 
 @register("task", "half_parity")
 class HalfParity(ScratchpadTask):
-    """A row of bits in; out, the parities of its first bit, its first two, and so on up to half of the row.
+    """Input: a row of bits. Output: the parities of its first bit, its first two, and so on up to half of the row.
 
     All rows have 2 `size` bits, and length 1: configurations of different sizes are compared by `size`. Without a
     scratchpad the answer is the parity of the first half.

@@ -65,7 +65,7 @@ def find_first_pair(tails: Tensor, heads: Tensor, distance: Tensor, nodes: int, 
     step = step.reshape(*shape[:-1], nodes, nodes) + torch.eye(nodes, device=tails.device)
     distance = distance[..., None, None]
     is_reached = step > 0.0
-    is_match = is_reached & (step < 0.0)  # no pair yet, in the shape of all pairs
+    is_match = torch.zeros_like(is_reached)
     is_reached_before = torch.eye(nodes, device=tails.device) > 0.0
     for steps in range(1, farthest + 1):
         is_match = torch.where(distance == steps, is_reached & ~is_reached_before, is_match)

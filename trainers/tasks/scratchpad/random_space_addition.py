@@ -42,7 +42,7 @@ MAX_CANVAS = 49  # the numbers of its 99 cells have two digits
 
 @register("task", "random_space_addition")
 class RandomSpaceAddition(Sums):
-    """Two numbers at random places of a canvas in; out, for each pair of digits, places, carry and the sum so far.
+    """Input: two numbers at random places of a canvas. Output: for each pair of digits, places, carry and sum so far.
 
     First the model invents a window of `$` and filler, into which each new digit is pushed. A sum with one more digit
     than the numbers has a state for this digit, with the place of the plus sign. A full scratchpad has the same text;

@@ -29,7 +29,7 @@ _BY_LABEL = ("unconnected", "connected")
 
 @register("task", "reachability")
 class Reachability(GraphTask):
-    """A random directed graph and two of its nodes in; out, whether there is a path from the first to the second.
+    """Input: a random directed graph and two of its nodes. Output: whether a path leads from the first to the second.
 
     A graph has `edges` distinct edges, all graphs equally likely. Half of the questions have label 0: no path. The
     shortest path of the others has 1 to `farthest` steps, equally often; length is this number. At each length half of

@@ -32,7 +32,7 @@ FIELDS = ("form", "first", "second", "digit", "window", "carry")
 
 @register("task", "shift_addition")
 class ShiftAddition(Sums):
-    """Two numbers after filler in; out, in steps, both with their last digit moved to the front, and the sum so far.
+    """Input: two numbers after filler. Output: in steps, both with the last digit moved to the front, and the sum.
 
     The question is the first state, which the model completes with a window of `$` and invented filler. The answer,
     after the last state, is the last carry, even if it is 0, and the window. A full scratchpad has the same text;

@@ -5,7 +5,7 @@ from trainers import Batch, Task, register, setting
 
 @register("task", "running_maximum")
 class RunningMaximum(Task):
-    """Random tokens in; out, at every position, the largest token so far.
+    """Input: random tokens. Output: at every position, the largest token so far.
 
     >>> import torch
     >>> RunningMaximum().batch_of(torch.tensor([[[1, 3, 2]]])).targets.tolist()
