@@ -290,8 +290,9 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
         yield from _lay_out_comparisons(shown, _make_name_columns(sweep_comparison), first, console)
 
     # The notes are about the tables above; --csv has the lines that these leave out.
+    are_several = len(matching.pairs) > 1
     notes = [
-        "All together: one value per seed, the mean over the matched configurations; only seeds that all of them have.",
+        *([f"All together: per seed, the mean over the {len(matching.pairs)} configurations."] if are_several else []),
         *list_difference_notes(sweep_comparison.configurations if shown else sweep_comparison.together),
     ]
     left_out = max((comparison.unmatched for comparison in sweep_comparison.together), default=0)

@@ -187,7 +187,6 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
         ]
 
     # If the selection generalizes, no other configuration is better at the test lengths.
-    lower = "lower" if summary.objective.direction == "minimize" else "higher"
     scored = " with a score" if any(row.has_failed for row in summary.rows) else ""
     better = orders.better
     several = orders.others > 1
@@ -195,9 +194,9 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
     if better:
         subject = f"{len(better)} of {rest}" if several else rest
         gain_text = ("up to " * (len(better) > 1)) + format_number(better[0][1], summary.infinity_text)
-        clause = f"{subject} {'is' if len(better) == 1 else 'are'} {lower} there, by {gain_text}"
+        clause = f"{subject} {'is' if len(better) == 1 else 'are'} better there, by {gain_text}"
     else:
-        clause = f"none of {rest} is {lower} there" if several else f"{rest} is not {lower} there"
+        clause = f"none of {rest} is better there" if several else f"{rest} is not better there"
     if complete and better:
         gains = [
             f"{labels[name]} by {format_number(gain, summary.infinity_text)}" for name, gain in better[:MAX_BETTER]
@@ -206,14 +205,18 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
         clause += f" ({', '.join(gains)}); not used for selection"
 
     # A correlation of very few configurations would say nothing.
-    correlation = [_describe_correlation(orders.correlation)] if orders.others + 1 >= MIN_FOR_AGREEMENT else []
-    return [f"Order at the {format_lengths(summary.test_lengths, 'test ')}: {'; '.join([*correlation, clause])}"]
+    has_correlation = orders.others + 1 >= MIN_FOR_AGREEMENT
+    where = format_lengths(summary.test_lengths, "test ")
+    if has_correlation and not better and orders.correlation.value > 1 - 1e-9:
+        return [f"At the {where} the {orders.others + 1} configurations have the same order as by score"]
+    correlation = [_describe_correlation(orders.correlation)] if has_correlation else []
+    return [f"Order at the {where}: {'; '.join([*correlation, clause])}"]
 
 
 def _describe_correlation(estimate: Estimate) -> str:
     """Return the rank correlation with its interval as text, or why there is none."""
     if math.isnan(estimate.value):
-        return f"no rank correlation with the scores ({estimate.reason})"
+        return f"no rank correlation with the order by score ({estimate.reason})"
     ends = "no interval" if math.isnan(estimate.low) else f"95 % [{estimate.low:+.2f}, {estimate.high:+.2f}]"
     why = f": {estimate.reason}" if estimate.reason in DEPENDENCE_REASONS.values() else ""
-    return f"rank correlation with the scores {estimate.value:+.2f} ({ends}, {estimate.n} configurations{why})"
+    return f"rank correlation with the order by score {estimate.value:+.2f} ({ends}, {estimate.n} configurations{why})"

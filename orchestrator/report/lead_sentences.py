@@ -38,8 +38,8 @@ def describe_lead(summary: Summary) -> list[str]:
         ]
     is_undecided = math.isnan(outcome.low) or comparison.verdict == "equal"
     is_favoured = not is_undecided and first.score != second.score  # of equal scores, the number decides
-    caveat = f", on the seeds that chose {leader} (which favours it)" if is_favoured else ""
-    verdict = describe_verdict(comparison, leader, rival, with_metric=False)
+    caveat = f", on the seeds that chose {leader} (biased; run confirm)" if is_favoured else ""
+    verdict = describe_verdict(comparison, leader, rival, with_metric=False, is_favoured=is_favoured)
     return [f"Against the next{caveat}: {verdict[0].lower()}{verdict[1:]}"]
 
 
@@ -49,7 +49,7 @@ def describe_lead_briefly(summary: Summary) -> str:
         return ""
     verdict = "too few seeds" if math.isnan(comparison.outcome.low) else comparison.verdict
     first, second = (summary.by_config_id[config_id] for config_id in (comparison.first, comparison.second))
-    better = "better" if first.score == second.score else "better, on the seeds that chose it"
+    better = "better" if first.score == second.score else "ahead, on the seeds that chose it"
     words = {"first": better, "second": "worse", "equal": "no difference"}
     rival = format_label(second.number)
     return f"Against the next, {rival}: {words.get(verdict, verdict)}."

@@ -117,7 +117,7 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
     for result in (search, child):
         told = make_answers(result)[2]
         assert f" {second} is first" in told if gain > 0 else f" {best} stays first" in told
-        assert f". {clear[gain]} at the test lengths 8-11" in told and "(97.9 % interval, 10 pairs of seeds)" in told
+        assert f". {clear[gain]} at the test lengths 8-11" in told and "(95 % interval, 10 pairs of seeds)" in told
         assert "10 pairs" in " ".join(short_text(result, 100).split())
 
         # A table of the page has the scores; the metric is that of the answer before.

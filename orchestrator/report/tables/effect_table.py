@@ -147,8 +147,9 @@ def describe_chance(summary: Summary) -> str:
     outcomes = list_outcomes(summary)
     effects = [effect for outcome in outcomes for effect in outcome.effects]
     number = sum(1 for effect in effects for _ in list_shown_intervals(summary, effect))
-    counted = f"{format_count(number, 'interval')} {'in all' if len(outcomes) < 2 else 'for both outcomes together'}"
-    return f"{counted}; without any effect, about 1 of 20 excludes 0 by chance." if number else ""
+    counted = f"{format_count(number, 'interval')}{'' if len(outcomes) < 2 else ' for both outcomes'}"
+    expected = f"about {round(number / 20)}" if number >= 20 else "one in 20"
+    return f"{counted}: expect {expected} to exclude 0 by chance." if number else ""
 
 
 def list_slopes(summary: Summary, effect: Effect) -> tuple[Slope, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from orchestrator.report.tables.columns import (
-    MISSING_TEXT,
     Column,
     Columns,
     Records,
@@ -19,7 +18,7 @@ from orchestrator.report.tables.columns import (
 from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
-from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
+from orchestrator.statistics.intervals import LEVEL, MIN_FOR_MEDIAN
 from orchestrator.statistics.two_samples import TwoSamples
 from orchestrator.text.wording import format_count, format_lengths, format_metric, format_number, format_ranges
 
@@ -47,9 +46,6 @@ def make_comparison_columns(comparisons: Sequence[SeedComparison], infinity_text
             format_number(value, infinity_text) for value in (comparison.first_median, comparison.second_median)
         )
 
-    def describe_level(comparison: SeedComparison) -> str:
-        return MISSING_TEXT if math.isnan(comparison.outcome.level) else f"{100 * comparison.outcome.level:.1f} %"
-
     def read_values(side: int) -> Callable[[SeedComparison], str]:
         return lambda comparison: json.dumps(
             {key: values[side] for key, values in comparison.shared.differing.items()}, ensure_ascii=False
@@ -73,9 +69,7 @@ def make_comparison_columns(comparisons: Sequence[SeedComparison], infinity_text
             "n_second",
         ),
         Column("difference", attrgetter("outcome.difference"), "difference", _describe_difference),
-        *parse_columns("low=outcome.low high=outcome.high"),
-        Column("level", attrgetter("outcome.level"), "level", describe_level),
-        *parse_columns("mean_difference=outcome.mean"),
+        *parse_columns("low=outcome.low high=outcome.high level=outcome.level mean_difference=outcome.mean"),
         Column("seeds", _count_seeds),
         Column("first better", attrgetter("first_better_count"), "first_better"),
         Column("", attrgetter("second_better_count"), "second_better"),
@@ -114,7 +108,7 @@ def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
         without_interval = [comparison for comparison in paired if math.isnan(comparison.outcome.low)]
         too_few = f"; none with fewer than {MIN_FOR_MEDIAN} pairs" if without_interval else ""
         notes.append(
-            "Difference: the median over pairs of seeds, with an interval that has at least the given level for any "
+            f"Difference: the median over pairs of seeds, with an interval of at least {100 * LEVEL:g} % for any "
             f"distribution{too_few}."
         )
         tests = max(comparison.tests for comparison in paired)
@@ -145,10 +139,13 @@ def describe_sign(comparisons: Sequence[SeedComparison], first: str, second: str
     return f"Differences in {format_metric(question.metric, question.average)}: {first} minus {second}{sign}"
 
 
-def describe_verdict(comparison: SeedComparison, first: str, second: str, *, with_metric: bool = True) -> str:
+def describe_verdict(
+    comparison: SeedComparison, first: str, second: str, *, with_metric: bool = True, is_favoured: bool = False
+) -> str:
     """Return a sentence that names the better configuration and the difference, or says that it is inconclusive.
 
-    The difference is first minus second. `with_metric` names the metric.
+    The difference is first minus second. `with_metric` names the metric. With `is_favoured`, which means that the same
+    seeds chose one of them, the better one is only ahead.
     """
     # Equal values usually mean that the same program was trained twice.
     outcome, question = comparison.outcome, comparison.question
@@ -173,7 +170,7 @@ def describe_verdict(comparison: SeedComparison, first: str, second: str, *, wit
     failed_pairs = describe_failed_pairs(outcome)
     infinity = f"; inf: {'failed seeds' if has_failed else 'never reached'}"
     has_infinite_end = math.isinf(outcome.low) or math.isinf(outcome.high)
-    evidence = f"{100 * outcome.level:.1f} % interval, {format_count(outcome.n, 'pair')} of seeds{failed_pairs}"
+    evidence = f"{100 * LEVEL:g} % interval, {format_count(outcome.n, 'pair')} of seeds{failed_pairs}"
     evidence += infinity if has_infinite_end else ""
     difference = f"{first} minus {second}{f' in {metric}' if with_metric else ''} is {_describe_difference(comparison)}"
     if comparison.verdict in ("equal", "inconclusive"):
@@ -186,8 +183,8 @@ def describe_verdict(comparison: SeedComparison, first: str, second: str, *, wit
 
     # Name the better configuration first, but keep the sign that the difference has in every table.
     better, other = (first, second) if comparison.verdict == "first" else (second, first)
-    relation = "lower" if question.direction == "none" else "better"
-    return f"{better} is {relation} than {other} {where}: {difference} ({evidence})."
+    relation = "lower than" if question.direction == "none" else "ahead of" if is_favoured else "better than"
+    return f"{better} is {relation} {other} {where}: {difference} ({evidence})."
 
 
 def describe_failed_pairs(outcome: TwoSamples) -> str:

@@ -174,7 +174,7 @@ def test_a_phone_shows_the_outcomes_and_the_interval_without_scrolling(page):
     page.reload()
     assert {"trained", "selection", "test"} <= set(page.read(f"{fits}(document.querySelector('#table'))"))
     compared = page.read(f"{fits}(document.querySelector('#comparison table'))")
-    assert compared[:3] == ["at lengths", "median of A - B", "interval (at least 95 %)"]
+    assert compared[:3] == ["at lengths", "median of A - B", "95 % interval"]
 
 
 def test_the_legend_of_the_table_names_brackets_only_where_they_are_shown(page):
@@ -520,7 +520,7 @@ def test_numbers_are_aligned_at_the_right_and_texts_at_the_left(page, tab, tmp_p
     assert {shown[name] for name in ("rank", "dropout", "lr", "trained", "selection", "test", "failed")} == {"right"}
     shown = page.read(sides.replace("{}", "#comparison table"))
     assert {shown[name] for name in ("at lengths", "each seed")} == {"left"}
-    assert {shown[name] for name in ("median A", "median of A - B", "interval (at least 95 %)", "p")} == {"right"}
+    assert {shown[name] for name in ("median A", "median of A - B", "95 % interval", "p")} == {"right"}
     shown = page.read(sides.replace("{}", "#what-failed table"))
     assert shown == {"seeds": "right", "which": "left", "why, for example": "left"}
 
@@ -775,7 +775,7 @@ def test_intervals_that_exclude_0_by_chance_are_counted_alike_in_the_page_and_it
     rng = np.random.default_rng(0)
     draws = [{"training.learning_rate": 10.0 ** rng.uniform(-4, -2), "model.dropout": rng.random()} for _ in range(12)]
     tab.open(write_report(synthetic_sweep(tmp_path / "drawn", draws, 6, curve).folder)[0].as_uri())
-    count = "[...document.body.textContent.matchAll(/(\\d+) intervals [^.]*about 1 of 20/g)].map(m => +m[1])"
+    count = "[...document.body.textContent.matchAll(/(\\d+) intervals[^.]*to exclude 0 by chance/g)].map(m => +m[1])"
     counts = tab.read(f"document.querySelectorAll('script').forEach(e => e.remove()), {count}")
     assert len(counts) == 2 and len(set(counts)) == 1 and counts[0] > 2, counts
 

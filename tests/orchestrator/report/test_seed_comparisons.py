@@ -128,7 +128,7 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     result = read_summary(folder)
     first, second = (row.config_id for row in sorted(result.rows, key=lambda row: row.number))
     for said in (f"First: #0 of tiny ({first}, ranked", f"Second: #1 of tiny ({second}",
-                 "They differ in: model.norm none / pre", "test 5", "selection 4", "6 pairs", "96.9 %"):  # fmt: skip
+                 "They differ in: model.norm none / pre", "test 5", "selection 4", "6 pairs", "95 % for"):  # fmt: skip
         assert said in done.output
     with table.open(newline="") as written:
         lines = list(csv.DictReader(written))

@@ -52,7 +52,7 @@ def test_the_first_line_is_the_verdict_of_the_interval(sweeps, first, second, ve
     (line, *_), (said, *_) = compared.together, run(sweeps / first, sweeps / second).output.splitlines()
     assert line.verdict == verdict and (line.outcome.low <= 0 <= line.outcome.high) == (verdict == "inconclusive")
     assert said.partition(": ")[2].startswith({"first": first, "second": second}.get(verdict, "Inconclusive"))
-    assert f"{abs(line.outcome.difference):#.3g} [" in said and f"{100 * line.outcome.level:.1f} %" in said
+    assert f"{abs(line.outcome.difference):#.3g} [" in said and " (95 % interval, " in said
     turned = replace(line, question=replace(line.question, direction="maximize"))  # of a metric that should be high
     assert turned.verdict == {"first": "second", "second": "first"}.get(verdict, "inconclusive")
 

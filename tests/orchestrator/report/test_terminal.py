@@ -341,9 +341,9 @@ def test_a_lead_is_called_favoured_unless_test_values_are_equal(tmp_path, synthe
     grid = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
     summary = summarize(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid))
     (lead,) = describe_lead(summary)
-    assert ("favours it" in lead) == (gap != 0)
+    assert ("biased" in lead) == (gap != 0)
     assert (": no difference" in lead) == (not gap)
     assert not describe_lost(summary) and ("So do all others" in describe_best(summary)) == (not gap)
     assert make_short_answer(summary).endswith(
-        {0.0: "no difference.", 0.1: "#1: better, on the seeds that chose it."}.get(gap, "worse.")
+        {0.0: "no difference.", 0.1: "#1: ahead, on the seeds that chose it."}.get(gap, "worse.")
     )

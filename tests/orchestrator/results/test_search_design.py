@@ -54,7 +54,7 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     ends = (difference.median, difference.low, difference.high)
     assert difference.value == "pre" and ends == pytest.approx((0.1, 0.1, 0.1)) and norm.test == "sign test"
     notes = " ".join(list_effect_notes(result))
-    assert "n counts draws" in notes and "1 of 20 excludes 0" in notes and "Kruskal" not in notes
+    assert "n counts draws" in notes and "exclude 0 by chance" in notes and "Kruskal" not in notes
 
 
 def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):

@@ -157,7 +157,7 @@ function describePicture(picture) {
 }
 
 // One sentence on a comparison, as orchestrator/report/tables/seed_comparison_table.py begins `lengthwise compare`.
-function describeComparison({group, lengths, differences, difference, low, high, level, n, bothFailed, oneFailed, reason}, first, second) {
+function describeComparison({group, lengths, differences, difference, low, high, n, bothFailed, oneFailed, reason}, first, second, isFavoured = false) {
   const labels = [configurations[first].label, configurations[second].label];
   const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
   const measured = metricName() === judgedName ? "" : ` in ${metricName()}`; // else it is that of every other sentence
@@ -166,7 +166,7 @@ function describeComparison({group, lengths, differences, difference, low, high,
   const infinity = [low, high].every(Number.isFinite) ? "" : `; inf: ${hasFailed ? "failed seeds" : "never reached"}`;
   const failures = [[bothFailed, "both sides"], [oneFailed, "one side"]].filter(([count]) => count).map(([count, where]) => `${count} of them failed on ${where}`);
   const failedPairs = failures.length ? `; ${failures.join(", ")}` : "";
-  const evidence = `${(100 * level).toFixed(1)} % interval, ${n} pairs of seeds${failedPairs}${infinity}`;
+  const evidence = `95 % interval, ${n} pairs of seeds${failedPairs}${infinity}`;
   if (hasFailed && !Number.isFinite(difference) && Number.isNaN(low)) {
     const failed = [first, second].map((c, n) => `${configurations[c].failed} of ${labels[n]}`).join(" and ");
     return `No verdict ${at}: seeds failed (${failed}), and ${reason}${failedPairs}.`;
@@ -185,11 +185,14 @@ function describeComparison({group, lengths, differences, difference, low, high,
   }
   const {direction} = page.metrics[state.m], firstIsBetter = (low > 0) === (direction === "maximize");
   const [better, worse] = firstIsBetter ? labels : labels.toReversed();
-  const relation = direction === "none" ? "lower" : "better";
-  return `${better} is ${relation} than ${worse} ${at}: ${signed}.`;
+  const relation = direction === "none" ? "lower than" : isFavoured ? "ahead of" : "better than"; // ahead: on the seeds that chose it
+  return `${better} is ${relation} ${worse} ${at}: ${signed}.`;
 }
 
 const continueSentence = sentence => sentence[0].toLowerCase() + sentence.slice(1); // after a colon
+
+// Whether the seeds compared also chose one of the two as the first; of equal scores the number decides.
+const isChosenBySeeds = (c, d) => !page.has_fresh_seeds && [c, d].includes(ranked[0]) && configurations[c].selection !== configurations[d].selection;
 
 function drawComparison() {
   const box = $("comparison"), {first, second} = state;
@@ -207,13 +210,12 @@ function drawComparison() {
     focusAgain("#comparison button");
   });
   box.replaceChildren(make("h2", `${labels[0]} against ${labels[1]}, seed by seed`));
-  const isFirstAlone = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
-  const isFavoured = isFirstAlone && page.confirmed && !page.has_fresh_seeds && [first, second].includes(ranked[0]);
+  const isFavoured = isChosenBySeeds(first, second);
   const isJudged = metricName() === judgedName;
   const answers = isJudged ? page.confirmed_pairs.filter(pair => labels.every(label => pair.labels.includes(label))) : [];
-  const seeds = isFavoured ? `On the seeds that chose ${configurations[ranked[0]].label}: ` : answers.length ? "In the search: " : "";
+  const seeds = isFavoured && page.confirmed ? `On the seeds that chose ${configurations[ranked[0]].label}: ` : answers.length ? "In the search: " : "";
   if (comparisons.length) {
-    const sentence = describeComparison(comparisons[0], first, second);
+    const sentence = describeComparison(comparisons[0], first, second, isFavoured);
     const verdict = seeds ? seeds + continueSentence(sentence) : sentence;
     box.append(make("p", [verdict, ...answers.map(({sentence}) => sentence)].join(" "), {class: "verdict"}));
   }
@@ -229,7 +231,7 @@ function drawComparison() {
     return {
       "at lengths": `${group} ${formatRanges(lengths)}`, "median A": formatNumber(medians[0]), "median B": formatNumber(medians[1]),
       [isPaired ? "median of A - B" : "A - B"]: formatSigned(difference),
-      "interval (at least 95 %)": Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
+      "95 % interval": Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
       "each seed": drawInterval(difference, low, high, limitOf(comparison), {dots: shown, width}),
       "pairs of seeds": !paired ? "not paired" : bothFailed ? `${n}, ${bothFailed} failed in both` : String(n), p: Number.isNaN(p) ? "-" : p.toPrecision(3),
     };
@@ -262,9 +264,10 @@ function drawComparison() {
     ...(picture ? [make("h3", "A - B at each length"), picture, make("p", describePicture(picture), {class: "note"})] : []),
     make("p", [
       `Differences of ${metricName()} at the judged evaluation${sign}; each row of pictures has its own scale.`,
-      ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences and assumes no distribution, p is that of the exact sign test."] : []),
+      ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences (at least 95 % for any distribution), p is that of the exact sign test."] : []),
       page.has_fresh_seeds ? "These seeds are fresh: no search ranked by them."
-        : "Neither is corrected for how the pair was picked: the first by rank is partly luck, and only fresh seeds (lengthwise confirm) favour none.",
+        : isFavoured ? `${configurations[ranked[0]].label} was ranked first on these same seeds, so its lead is partly luck. For a fair test: lengthwise confirm.`
+        : "Neither interval nor p is corrected for how the pair was picked.",
       ...(hasFailed ? [`A failed seed counts as the worst value (${formatNumber(failedValueOf(state.m))}); seeds that failed in both tie.`] : []),
       ...reasons.map(reason => `${reason[0].toUpperCase()}${reason.slice(1)}.`),
     ].join(" "), {class: "note"}));

@@ -221,7 +221,7 @@ function drawLegend(groups) {
   if (ranked.length)
     entries.push(entry(`linear-gradient(90deg,${colors})`, "first to last by the selection lengths", {class: "ramp"}));
   if (state.first !== null && !state.e)
-    entries.push(make("span", "A solid, B dashed: median, quartiles, seeds"));
+    entries.push(make("span", "A solid, B dashed; band: quartiles; thin: seeds"));
   const outside = [state.first, state.second].filter(c => c !== null && !isIn(c)).map(labelWithMark);
   if (outside.length) entries.push(make("span", `${outside.join(" and ")} outside the range, drawn for the comparison`));
   const notPositive = describeNotPositive();
@@ -251,6 +251,6 @@ function drawReadout() {
   const missing = state.e ? " Seeds are stored for the judged evaluation alone." : "";
   let hint = pointed === null ? ` ${click} another line or row to compare it with this one.` : "";
   if (hint && state.first === c && state.second !== null)
-    hint = ` Compared below with ${labelWithMark(state.second)}. ${click} another line or row to compare it as B; ${click === "Tap" ? "the button below swaps A and B" : "a click on A or B releases it, and the next click takes its place"}.`;
+    hint = ` Compared below with ${labelWithMark(state.second)}. ${click} another line or row to compare it as B${click === "Tap" ? "; the button below swaps A and B" : ", or click A or B to free its place for the next click"}.`;
   box.replaceChildren(make("b", labelWithMark(c)), `${value} ${describe(c)}.${missing}${hint}`);
 }

@@ -53,13 +53,14 @@ document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener(
 if (ranked.length > 1 && !page.confirmed) {
   const lead = GROUPS.map(group => compareSeeds(ranked[0], ranked[1], group)).find(comparison => comparison !== null);
   const paragraph = make("p", undefined, {id: "lead"});
-  const isAhead = ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection);
-  if (lead && isAhead) {
-    paragraph.append(make("b", page.confirmations && !page.has_fresh_seeds ? "Against the next, in the search:" : "Against the next:"), ...keepTogether(` ${continueSentence(describeComparison(lead, ranked[0], ranked[1]))}`));
+  if (lead && ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection)) {
+    const isFavoured = isChosenBySeeds(ranked[0], ranked[1]) && (lead.low !== 0 || lead.high !== 0) && !Number.isNaN(lead.low);
+    const scope = page.confirmations && !page.has_fresh_seeds ? ", in the search" : "";
+    const caveat = scope + (isFavoured ? `, on the seeds that chose ${configurations[ranked[0]].label}${scope ? "" : " (biased; run confirm)"}` : "");
+    const sentence = describeComparison(lead, ranked[0], ranked[1], isFavoured);
+    paragraph.append(make("b", `Against the next${caveat}:`), ...keepTogether(` ${continueSentence(sentence)}`));
     if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
       paragraph.append(" More seeds: ", make("code", page.more_seeds));
-    else if (!page.has_fresh_seeds && (lead.low !== 0 || lead.high !== 0) && !Number.isNaN(lead.low))
-      paragraph.append(` The same seeds chose ${configurations[ranked[0]].label}${lead.difference * (page.metrics[0].direction === "maximize" ? 1 : -1) > 0 ? ", so its lead is on average too large" : ", which favours it"}.`);
     document.querySelectorAll(".rest p")[page.confirmations]?.after(paragraph);
   }
 }
