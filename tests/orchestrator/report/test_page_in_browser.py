@@ -867,6 +867,16 @@ def test_a_and_b_chosen_by_keyboard_are_both_bold_and_b_is_dashed(page):
     assert rays["0"] == ["1", False, True] and rays["2"] == ["1", True, True]
     assert rays["1"][2] is False and float(rays["1"][0]) < 1
 
+    # Also the hollow ends of A, of which some seeds failed.
+    c = page.read("document.querySelector('#parallel .end').dataset.c")
+    page.click(f'#table tr[data-c="{c}"]')
+    page.click("#comparison button")
+    page.point('#table tr[data-c="1"]')
+    ends = page.read(
+        f"[...document.querySelectorAll('#parallel .end[data-c=\"{c}\"]')].map(e => getComputedStyle(e).opacity)"
+    )
+    assert ends and set(ends) == {"1"}
+
 
 def test_a_and_b_outside_a_range_stay_bold_in_every_picture(page):
     page.drag("#parallel .brush .overlay", (0.5, 0.02), (0.5, 0.3))

@@ -148,7 +148,7 @@ function drawParallel() {
       labelStrip(svg, x(axis.name) - 9, strip + 4);
     }
     const drawn = hollow.filter(c => axis.outcome && axis.values[c] !== null);
-    pointable(svg.append("g").selectAll("path").data(drawn).join("path")).attr("class", c => `end${outClass(c)}`)
+    pointable(svg.append("g").selectAll("path").data(drawn).join("path")).attr("class", c => `end${markOf(c) ? " chosen" : ""}${outClass(c)}`)
       .style("--tint", color).attr("d", c => makeMark(c, 3.6)).attr("transform", c => `translate(${x(axis.name)},${scales[index](axis.values[c])})`);
     const group = svg.append("g").attr("class", "axis").attr("transform", `translate(${x(axis.name)})`);
     group.call(drawAxis(index)).call(dropOverlapping, ON_HEIGHT);
