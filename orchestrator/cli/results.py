@@ -169,7 +169,7 @@ def repair(
         _say(line)
 
 
-@app.command(rich_help_panel=options.LOOK, short_help="Open MLflow and print links to the charts.")
+@app.command(rich_help_panel=options.LOOK, short_help="Open MLflow on the sweeps of the storage folder.")
 def ui(
     storage: options.Storage = None,
     tracking_uri: Annotated[
@@ -180,7 +180,7 @@ def ui(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; by default a free one.")] = None,
     allowed_hosts: Annotated[str | None, typer.Option(help="Accepted host names, separated by commas.")] = None,
 ) -> None:
-    """Open MLflow on the store of the storage folder and print links to the charts of every sweep."""
+    """Open MLflow on the sweeps of the storage folder, by default sweeps/ in this folder, and print links to them."""
     from orchestrator.mirror.fetch import fetch_storage
 
     # The option precedes the environment variable, and both precede the file in the storage folder.

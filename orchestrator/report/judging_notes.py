@@ -45,7 +45,7 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     ranks = cells.get("rank", format_ranks(summary).values())
     tied = next((rank for rank in ranks if rank.endswith("=")), "")
     parts += [f"{tied}: equal scores"] if tied else []
-    if summary.objective.threshold is not None:
+    if summary.objective.threshold is not None and "reach" in cells:
         parts.append(f"reach: up to this length every median is {describe_threshold(summary)}")
     if summary.seeds_failed and summary.objective.failed_seeds == "worst":
         worst = "-inf" if summary.objective.direction == "maximize" else summary.infinity_text

@@ -28,6 +28,7 @@ from orchestrator.text.wording import format_count
 
 MAX_LINES, LINE_WIDTH = 20, 100  # of a screen that names failed seeds: its table has fewer rows
 MIN_ROWS, MAX_ROWS = 2, 6  # configurations in the table
+LEAST_NEEDED = ("reach", "trained")  # columns that a narrow table leaves out before searched values
 MAX_SENTENCE = 200  # characters of an answer
 MAX_CONFIRMATION = 400  # characters of the sentences on a confirmation
 LEFT_ALIGNED = {
@@ -132,8 +133,10 @@ class Screen:
                 cells = {name: column[:room] for name, column in cells.items()}
             yield from map(make_rich_table, lay_out(cells, width, keys=2))
             hidden = [name for name in make_cells(rows, make_value_columns(summary)) if name not in cells]
+            results = make_cells(rows, make_result_columns(summary), summary.infinity_text)
             omitted = [format_count(len(rows) - room, "configuration")] if len(rows) > room else []
             omitted += [f"values of {', '.join(hidden)}"] if hidden else []
+            omitted += [name for name in LEAST_NEEDED if name in results and name not in cells]
             yield make_sentence_text(describe_columns(summary, cells), console, summary, "dim")
         else:
             yield ""
@@ -174,7 +177,7 @@ def _count_lines(text: str) -> int:
 def make_short_table(summary: Summary, rows: Sequence[ConfigurationResult], fits: Callable[[Cells], bool]) -> Cells:
     """Return the columns of the table of `rows` that fit.
 
-    The config_id is always left out; if needed the quartiles, then values.
+    The config_id is always left out; if needed the quartiles, then LEAST_NEEDED, then values.
     """
     # Hide columns that say nothing in this sweep.
     names = make_cells(rows, make_identity_columns(summary))
@@ -189,6 +192,9 @@ def make_short_table(summary: Summary, rows: Sequence[ConfigurationResult], fits
 
     if not fits(names | values | results):
         results = {name: [cell.partition(" [")[0] for cell in column] for name, column in results.items()}
+    for heading in LEAST_NEEDED:
+        if not fits(names | values | results):
+            results.pop(heading, None)
     shown: Cells = {}
     for name, column in values.items():
         if fits(names | shown | {name: column} | results):
