@@ -37,7 +37,7 @@ def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise,
     done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "crashing", *small)
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
     *_, crashed, retry, _, last = done.stdout.splitlines()
-    assert "#0 seed 0" in crashed and "FileExistsError: " in crashed and "train_pack.py:" in crashed
+    assert "#0 seed 0" in crashed and "FileExistsError: " in crashed and "watchdog.py:" in crashed
     assert f"lengthwise resume {folder} --retry-failed" in retry and last.count("1 crashed") == 1
     assert "FileExistsError" in (folder / "report.html").read_text()
     state = SweepState.load(folder)

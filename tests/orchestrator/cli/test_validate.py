@@ -14,11 +14,11 @@ def lines(done: subprocess.CompletedProcess[str]) -> tuple[int, list[str], list[
 
 def test_validate_builds_what_the_space_can_draw(lengthwise, tiny):
     good = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
-    assert good.returncode == 0 and good.stdout.count(": good;") == 2
+    assert good.returncode == 0 and good.stdout.count(": valid;") == 2
     tiny.write_text(tiny.read_text().replace("{choice: [8, 16]}", "{choice: [8, 0]}"))
     both = lengthwise("validate", tiny, "search_spaces/quickstart.yaml")
     refused(both, "tiny.yaml:13: space.training.batch_size.choice[1]: ")
-    assert both.stdout.count(": good;") == 1  # the other file is still looked at
+    assert both.stdout.count(": valid;") == 1  # the other file is still looked at
 
 
 def test_a_model_that_no_memory_holds_is_refused_at_once(lengthwise, tiny, tmp_path):
