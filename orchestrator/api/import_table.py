@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from orchestrator.api.sweep import Sweep
+from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import find_default_storage, find_storage
 from orchestrator.text.consoles import make_console
+from trainers.errors import find_nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,24 +38,34 @@ def import_table(
     study: str | None = None,
     storage: str | Path | None = None,
     console: Console | None = None,
-    **source: Any,
+    pattern: str | None = None,
+    experiment: str | None = None,
+    step_column: str | None = None,
+    **unknown_options: Any,
 ) -> Sweep:
     """Write a table of results as a sweep to a new folder of `storage`, and return it; see `lengthwise import`.
 
     `table` is a CSV or Parquet file or a data frame, with one value per row. It may also be "mlflow:URI", "wandb:PATH"
-    or "tune:FOLDER"; then `source` has the options `pattern`, `experiment` and `step_column`. `metrics` are better
+    or "tune:FOLDER"; then the options `pattern`, `experiment` and `step_column` are for it. `metrics` are better
     directions by metric: {"accuracy": "maximize"}; the first metric is judged. `axis` is the unit of lengths, such as
     digits. The other options are those of `lengthwise import`.
 
-    Raises UserError for invalid results, SweepFileError for an invalid name, SweepExists if the folder already holds a
-    sweep.
+    Raises UserError for invalid results and unknown options, SweepFileError for an invalid name, SweepExists if the
+    folder already holds a sweep.
     """
     from orchestrator.importing.import_results import ImportOptions, import_rows, read_rows  # imports pandas
     from orchestrator.importing.table import ImportedRows, reset_index
 
+    for option in unknown_options:
+        nearest = find_nearest(option, inspect.signature(import_table).parameters)
+        raise UserError(f"import_table: {option}: no such option" + (f"; did you mean {nearest}?" if nearest else ""))
+
     # A data frame has no file to digest, so its text as CSV is digested.
+    source_options = {"pattern": pattern, "experiment": experiment, "step_column": step_column}
     if isinstance(table, str | Path):
-        rows = read_rows(str(table), next(iter(metrics)), seed_column=seed_column, step=step, **source)
+        rows = read_rows(str(table), next(iter(metrics)), seed_column=seed_column, step=step, **source_options)
+    elif refused := [option for option, value in source_options.items() if value is not None]:
+        raise UserError(f"import_table: {refused[0]}: not allowed with a data frame")
     else:
         frame = reset_index(table)
         digest = hashlib.sha256(frame.to_csv(index=False).encode()).hexdigest()
@@ -68,7 +81,7 @@ def import_table(
         study=study,
         columns=columns,
         seed_column=seed_column,
-        step=None if isinstance(table, str) and "pattern" in source else step,  # a pattern has chosen the step
+        step=step if pattern is None else None,  # a pattern has chosen the step
         missing=missing,
     )
     return Sweep(outcome.folder)

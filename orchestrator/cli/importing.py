@@ -95,7 +95,7 @@ def import_results(
             axis=axis,
         ),
         study=study,
-        columns=columns.split(",") if columns is not None else None,
+        columns=[name.strip() for name in columns.split(",")] if columns is not None else None,
         seed_column=seed_column,
         step=step if source is None else None,
         missing=missing.value if missing is not None else None,

@@ -61,14 +61,15 @@ class ImportOptions:
 
 def read_directions(options: Sequence[str]) -> dict[str, str]:
     """Return the directions of --metric options: read_directions(["loss:minimize"]) -> {"loss": "minimize"}."""
-    directions = {}
+    directions = dict[str, str]()
     for text in options:
         name, _, direction = text.rpartition(":") if ":" in text else (text, "", "")
         if not name or direction not in DIRECTIONS:
             hint = find_nearest(direction, DIRECTIONS)
             allowed = " or ".join(f"{name or 'NAME'}:{direction}" for direction in DIRECTIONS)
             raise UserError(f"--metric {text}: allowed: {allowed}" + (f"; did you mean {name}:{hint}?" if hint else ""))
-        directions[name] = direction
+        if directions.setdefault(name, direction) != direction:
+            raise UserError(f"--metric {text}: contradicts --metric {name}:{directions[name]}; keep one of them")
     return directions
 
 
@@ -117,13 +118,17 @@ def import_rows(
     sweep, before anything is written.
     """
     results = check_rows(rows, columns=columns, seed_column=seed_column, step=step)
+    averages = () if options.average is None else (options.average,)
+    for kind, names, allowed in (
+        ("metric", options.directions, results.metrics),
+        ("average", averages, results.averages),
+    ):
+        if unknown := [name for name in names if name not in allowed]:
+            raise UserError(f"--{kind} {unknown[0]}: not in {results.source}; allowed: {', '.join(allowed)}")
     metric = next(iter(options.directions))
     average = _choose_average(results, options)
     members = group_members(results, metric, average, missing)
     lengths = _choose_lengths(results, members, metric, options)
-    if unknown_metrics := [metric for metric in options.directions if metric not in results.metrics]:
-        allowed = ", ".join(results.metrics)
-        raise UserError(f"--metric {unknown_metrics[0]}: not in {results.source}; allowed: {allowed}")
 
     objective = {
         "metric": metric,

@@ -127,12 +127,8 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
 def _find_last_steps(results: Results, metric: str, average: str) -> Codes:
     """Return the last step of each configuration that has the judged metric and average.
 
-    Raises UserError for an unknown metric or average, and for a configuration without them.
+    Raises UserError for a configuration without them.
     """
-    for kind, name, allowed in (("metric", metric, results.metrics), ("average", average, results.averages)):
-        if name not in allowed:
-            raise UserError(f"{results.source}: no {kind} {name}; allowed: {', '.join(allowed)}")
-
     rows = results.rows
     is_judged = (rows["metric"] == results.metrics.index(metric)) & (rows["average"] == results.averages.index(average))
     last_steps = np.full(len(results.configurations), -1, dtype=np.int64)

@@ -270,6 +270,14 @@ def test_the_axis_is_named(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any):
     assert len(hashes) == 2
 
 
+def test_columns_are_named_with_or_without_blanks(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any):
+    rows.assign(noise=range(len(rows))).to_csv(tmp_path / "results.csv", index=False)
+    words = ["--name", "imported", "--metric", "accuracy:maximize", "--lengths", "5, 20", "--columns", "lr, width"]
+    lengthwise.succeeds("import", tmp_path / "results.csv", *words, "--storage", tmp_path)
+    configurations = SweepState.load(tmp_path / "imported").configurations.values()
+    assert [set(one.resolved["config"]) for one in configurations] == [{"lr", "width"}] * 2
+
+
 def test_trained_lengths_that_nobody_named_are_not_denied(rows: pd.DataFrame, imported: Import):
     result = summarize(SweepState.load(imported(rows).folder))
     assert "no length" not in describe_selection(result)

@@ -73,6 +73,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "no setting": ({"columns": ["lr", "step"]}, "step is not a setting", "--columns"),
     "step": ({"step": 3}, "--step 3", "leave"),
     "pattern": ({"pattern": "a"}, "--pattern", "mlflow"),
+    "misspelt": ({"lenghts": [5]}, "lenghts", "lengths"),
     "path": ({"table": "nowhere.csv"}, "nowhere.csv", "No such file"),
     "ending": ({"table": "README.md"}, "README.md", ".parquet"),
 }
@@ -90,6 +91,13 @@ def test_an_option_that_does_not_fit_is_named(name: str, rows: pd.DataFrame, imp
         imported(table, **given)
     assert where in str(error.value) and what in str(error.value)
     assert not (tmp_path / "imported").exists()
+
+
+def test_a_data_frame_takes_no_pattern(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    for option in ({"pattern": "a"}, {"lenghts": [5]}):
+        with pytest.raises(UserError, match=next(iter(option))):
+            imported(rows, **option)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_number_is_named_as_the_file_has_it(rows: pd.DataFrame, imported: Import, tmp_path: Path):
@@ -126,6 +134,7 @@ def test_the_words_of_the_command_are_checked(lengthwise: Any, tmp_path: Path):
     words = ["import", table, "--name", "a", "--storage", tmp_path]
     lengthwise.refuses(*words, "--metric", "loss", said="loss:minimize")
     lengthwise.refuses(*words, "--metric", "loss:minimise", said="did you mean loss:minimize?")
+    lengthwise.refuses(*words, "--metric", "loss:maximize", "--metric", "loss:minimize", said="loss:maximize")
     lengthwise.refuses(*words, "--metric", "loss:minimize", "--lengths", "5-", said="--lengths")
     lengthwise.refuses(*words, "--metric", "loss:minimize", "--from", "tune:x", said="--from")
     lengthwise.refuses("import", "--name", "a", "--metric", "loss:minimize", said="TABLE")
