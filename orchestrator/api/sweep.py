@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -150,7 +150,15 @@ class Sweep:
 
         return plot_effect(self.summary, key, _choose_axes(ax))
 
-    def compare(self, a: int | str, b: int | str, **question: Any) -> pd.DataFrame:
+    def compare(
+        self,
+        a: int | str,
+        b: int | str,
+        *,
+        metric: str | None = None,
+        average: str | None = None,
+        lengths: int | str | Iterable[int] | None = None,
+    ) -> pd.DataFrame:
         """Compare two configurations over their seeds: a row for each group of lengths, as in seed_comparisons.csv.
 
         Configurations are given by number or config_id, those of another sweep as "FOLDER/NUMBER". `metric`, `average`
@@ -161,11 +169,19 @@ class Sweep:
         from orchestrator.report.tables.seed_comparison_table import make_comparison_records
         from orchestrator.results.comparing.named_comparison import compare_named
 
-        return _make_table(
-            make_comparison_records(compare_named(self.folder, str(a), str(b), **_join_lengths(question)).comparisons)
+        compared = compare_named(
+            self.folder, str(a), str(b), metric=metric, average=average, lengths=_join_lengths(lengths)
         )
+        return _make_table(make_comparison_records(compared.comparisons))
 
-    def compare_with(self, other: Sweep | str | Path, **question: Any) -> pd.DataFrame:
+    def compare_with(
+        self,
+        other: Sweep | str | Path,
+        *,
+        metric: str | None = None,
+        average: str | None = None,
+        lengths: int | str | Iterable[int] | None = None,
+    ) -> pd.DataFrame:
         """Compare this sweep with another one over their common configurations; differences are this - other.
 
         `family` is the kind of a row: a matched configuration at a group of lengths, all of these together, or a
@@ -177,9 +193,10 @@ class Sweep:
         from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 
         sweep = other if isinstance(other, Sweep) else open_sweep(other)
-        return _make_table(
-            make_sweep_comparison_records([compare_sweeps(self.summary, sweep.summary, **_join_lengths(question))])
+        compared = compare_sweeps(
+            self.summary, sweep.summary, metric=metric, average=average, lengths=_join_lengths(lengths)
         )
+        return _make_table(make_sweep_comparison_records([compared]))
 
     def evaluate(
         self,
@@ -269,14 +286,11 @@ class Sweep:
         return text + (_draw_image(self.summary) if has_curves else "")
 
 
-def _join_lengths(question: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a comparison with `lengths` as text: "5,8" for [5, 8]."""
-    lengths = question.get("lengths")
-    return (
-        question
-        if lengths is None or isinstance(lengths, str)
-        else {**question, "lengths": ",".join(map(str, lengths))}
-    )
+def _join_lengths(lengths: int | str | Iterable[int] | None) -> str | None:
+    """Return lengths as text: "5,8" for [5, 8]."""
+    if lengths is None or isinstance(lengths, str):
+        return lengths
+    return ",".join(map(str, lengths if isinstance(lengths, Iterable) else [lengths]))
 
 
 def _make_table(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:

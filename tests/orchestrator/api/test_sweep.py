@@ -96,7 +96,12 @@ def test_effects_and_comparisons_have_the_columns_of_their_csv_files(small):
 def test_lengths_are_numbers_of_any_kind(small, small_sweep, tmp_path):
     for lengths in ("8,11", [8, 11], np.array([8, 11])):
         assert small.compare(0, 1, lengths=lengths)["lengths"].tolist() == ["8, 11"]
+    assert small.compare(0, 1, lengths=8)["lengths"].tolist() == ["8"]
     other = open_sweep(shutil.copytree(small_sweep.folder, tmp_path / "other"))
+    with pytest.raises(TypeError, match=r"compare_with.*'metrics'"):
+        small.compare_with(other, metrics="accuracy")
+    with pytest.raises(TypeError, match=r"Sweep.compare.*'metrics'"):
+        small.compare(0, 1, metrics="accuracy")
     assert set(small.compare_with(other, lengths=(8, 11))["lengths"]) == {"8, 11", "8", "11"}
     with pytest.raises(UserError, match="--lengths '8,17'"):
         small.compare(0, 1, lengths=[8, 17])
