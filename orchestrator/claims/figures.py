@@ -143,7 +143,7 @@ def _read_lengths(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> pd.DataFr
 
 
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None:
-    """Draw the sorted paired values of seeds and their interval; infinite values as crosses at the top."""
+    """Draw the sorted paired values of seeds and their interval; infinite values as crosses above or below."""
     # The arms have the seeds of this test alone, so the interval must not pool those of earlier tests.
     claim = judgement.claim
     answer = judgement.unpooled_answer or judgement.answer
@@ -163,12 +163,16 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
     axes.set_xlabel("seeds, in the order of their values")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
-    # Draw infinite values, such as of seeds that never reached a threshold, above the highest finite value.
-    if not is_finite.all():
-        highest = max(values[is_finite], default=1.0)
-        axes.plot(ranks[~is_finite], np.full((~is_finite).sum(), 1.15 * highest), "x", color=BLUE)
-        axes.axhspan(1.07 * highest, 1.23 * highest, color="#EEEEEE", zorder=0, linewidth=0)
-        axes.text(1, 1.15 * highest, NOT_REACHED, va="center", fontsize=8)
+    # Draw infinite values, such as of seeds that never reached a threshold, beyond the finite ones.
+    scale = max(abs(values[is_finite]), default=1.0) or 1.0
+    for sign, choose_end in ((1, max), (-1, min)):
+        is_beyond = values == sign * math.inf
+        if is_beyond.any():
+            end = choose_end(values[is_finite], default=sign)
+            near, center, far = (end + sign * share * scale for share in (0.07, 0.15, 0.23))
+            axes.plot(ranks[is_beyond], np.full(is_beyond.sum(), center), "x", color=BLUE)
+            axes.axhspan(near, far, color="#EEEEEE", zorder=0, linewidth=0)
+            axes.text(1, center, NOT_REACHED, va="center", fontsize=8)
 
 
 def _choose_null_value(claim: Claim) -> float:

@@ -107,6 +107,18 @@ seeds: 9
 evaluation: {every: 50, lengths: all}
 objective: {metric: total_variation, average: raw, lengths: [5, 6], direction: minimize}
 """
+STEPS = """\
+name: made_up
+study: made_up
+task: {name: half_parity, scratchpad: full, size: 4, loss_on_question: false}
+model: {name: decoder, layers: 1, width: 8, heads: 2, position: learned, dropout: 0.0}
+training: {steps: 800, batch_size: 8, learning_rate: 0.001}
+space: {task.size: {grid: [4, 8]}}
+search: {sampler: grid}
+seeds: 6
+evaluation: {every: 10, lengths: all}
+objective: {metric: exact_match, average: raw, lengths: [1], direction: maximize}
+"""
 USED = ("total_variation", "invalid_mass")
 """The metrics whose values are invented; the others are 0."""
 PRE = {"where": {"model.norm": "pre", "training.learning_rate": 0.001}}

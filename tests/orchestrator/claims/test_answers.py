@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from orchestrator.claims.answers import Answer
-from tests.orchestrator.claims.conftest import NONE, PRE, SWEEP, Put, Value, claim, is_pre
+from tests.orchestrator.claims.conftest import NONE, PRE, STEPS, SWEEP, Put, Value, claim, is_pre
 from trainers.config.member import MemberConfig
 
 ARMS = {"pre": PRE, "none": NONE}
@@ -142,18 +142,6 @@ def test_a_ratio_is_taken_seed_by_seed(put: Put) -> None:
     assert (found.low, found.high) == pytest.approx((ratios[1], ratios[7]), rel=1e-5)
 
 
-STEPS = """\
-name: made_up
-study: made_up
-task: {name: half_parity, scratchpad: full, size: 4, loss_on_question: false}
-model: {name: decoder, layers: 1, width: 8, heads: 2, position: learned, dropout: 0.0}
-training: {steps: 800, batch_size: 8, learning_rate: 0.001}
-space: {task.size: {grid: [4, 8]}}
-search: {sampler: grid}
-seeds: 6
-evaluation: {every: 10, lengths: all}
-objective: {metric: exact_match, average: raw, lengths: [1], direction: maximize}
-"""
 NEVER, FAILED = math.inf, math.nan
 
 

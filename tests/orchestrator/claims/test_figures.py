@@ -9,7 +9,7 @@ from orchestrator.claims.details_section import describe_remedy
 from orchestrator.claims.figures import draw_claim, is_drawable
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.verdicts import add_seeds_needed
-from tests.orchestrator.claims.conftest import NONE, PRE, Put, claim, is_pre
+from tests.orchestrator.claims.conftest import NONE, PRE, STEPS, Put, claim, is_pre
 from trainers.config.member import MemberConfig
 
 POOLED = {"where": {"model.norm": "pre"}, "configurations": "all"}
@@ -105,6 +105,21 @@ def test_more_seeds_decide_only_what_their_interval_would(
         return 0.5 + (values[member.seed] if member.model.norm == "pre" else 0.0)
 
     assert put(value, claim(**asked))["pre_norm"].seeds_needed == enough
+
+
+def test_infinite_values_are_beyond_the_finite_ones(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Differences, all of them negative if they are finite; a seed of either arm never reached the threshold."""
+    monkeypatch.setattr("tests.orchestrator.claims.conftest.USED", ("steps_to_exact_match", "exact_match"))
+    steps = {4: [100.0, 200.0, 300.0, np.inf, 100.0, 200.0], 8: [400.0] * 4 + [np.inf] + [400.0]}
+    arms = {f"n = {n}": {"where": {"task.size": n}} for n in (4, 8)}
+    asked = claim(arms=arms, compare=list(arms), lengths="trained", metric="steps_to_exact_match", figure="seeds")
+    found = put(lambda member, *_: steps[member.task.size][member.seed], asked, seeds=6, sweep=STEPS)
+    axes, _ = axes_of(found["pre_norm"])
+    (dots,) = [line.get_ydata() for line in axes.lines if line.get_marker() == "."]
+    above, below = [line for line in axes.lines if line.get_marker() == "x"]
+    assert dots.tolist() == [-300.0, -200.0, -200.0, -100.0]
+    assert (above.get_xdata().tolist(), below.get_xdata().tolist()) == ([6], [1])
+    assert above.get_ydata()[0] > -100.0 and below.get_ydata()[0] < -300.0
 
 
 @pytest.mark.parametrize("key", ["minus", "over"])
