@@ -24,7 +24,15 @@ STREAMS = {
     "optimizer": 5,  # optimizers that draw (`Update.stream`)
     "length": 6,  # the length of a step with `one_length_per_batch` (`Task.draw_step_length`), always with seed 0
 }
+_MAX_HIGH = 2**31  # of `scale_words`: the product with a word of 32 bits must fit into 63 bits
 _MAX_PREFIX_ENTRIES = 12  # permutations with at most this many entries are drawn one entry at a time
+
+
+def scale_words(words: Tensor, high: int) -> Tensor:
+    """Return integers in [0, high) from uniform words in [0, 2^32). Raises ValueError for `high` above 2^31."""
+    if high > _MAX_HIGH:
+        raise ValueError(f"high is {high}; allowed: at most 2**31")
+    return (words * high) >> 32
 
 
 @dataclass(frozen=True)
@@ -63,8 +71,11 @@ class Stream:
         return (radius * torch.cos(angle)).to(torch.float32).reshape(len(self.seeds_S), *shape)
 
     def integers(self, site: int, shape: tuple[int, ...], high: int) -> Tensor:
-        """Return integers in [0, high), int64 (S, *shape); probabilities are 1 / high up to a relative high / 2^32."""
-        return (self.bits(site, shape) * high) >> 32
+        """Return integers in [0, high), int64 (S, *shape); probabilities are 1 / high up to a relative high / 2^32.
+
+        Raises ValueError for `high` above 2^31.
+        """
+        return scale_words(self.bits(site, shape), high)
 
     def permutations(self, site: int, batch: int, n: int, take: int) -> Tensor:
         """Return the first `take` entries of `batch` random permutations of 0..n-1, int64 (S, batch, take)."""

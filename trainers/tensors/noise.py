@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from trainers.random import Stream
+from trainers.random.stream import Stream, scale_words
 from trainers.tensors.precision import upcast
 
 _SITES_PER_BATCH = 2**20  # sites of a batch: more than a model uses in its first 128 chunks of queries
@@ -56,10 +56,11 @@ class Noise:
     def integers(self, site: int, shape: tuple[int, ...], high: int, *, shared: bool = False) -> Tensor:
         """Return random integers in [0, high), int64 (M, *shape).
 
-        shape[0]: the number of rows, or any number for draws that all rows share (`shared`).
+        shape[0]: the number of rows, or any number for draws that all rows share (`shared`). Raises ValueError for
+        `high` above 2^31.
         """
         bits = self.stream.bits(self._compute_site(site), shape) if shared else self._draw_bits(site, shape)
-        return self._select_members((bits * high) >> 32)
+        return self._select_members(scale_words(bits, high))
 
     def uniform(self, site: int, shape: tuple[int, ...]) -> Tensor:
         """Return uniform numbers in (0, 1) with 32 bits, float64 (M, *shape); shape[0]: the number of rows."""

@@ -122,6 +122,15 @@ def test_integers_cover_their_range() -> None:
     assert scipy.stats.chisquare(np.bincount(drawn, minlength=9)).pvalue > 1e-4
 
 
+def test_integers_are_in_their_range_up_to_the_largest() -> None:
+    noise = Noise(stream([8]), None)
+    for integers in (stream([8]).integers, noise.integers):
+        drawn = integers(0, (9000,), 2**31)
+        assert drawn.min() >= 0 and 2**31 * 0.99 < drawn.max() < 2**31
+        with pytest.raises(ValueError, match=str(2**31 + 1)):
+            integers(0, (9000,), 2**31 + 1)
+
+
 @pytest.mark.slow
 def test_compiled_numbers_are_the_eager_ones() -> None:
     """Compiled C++ may take signed overflow as impossible: words drawn from every kind of counter and key."""
