@@ -72,7 +72,7 @@ class Othello(Task):
         board = self.geometry
         directions = self.geometry.make_directions(torch.device("cpu"))
         mover, opponent = (torch.tensor(bits) for bits in board.start)
-        for square in [*moves, None]:
+        for number, square in enumerate([*moves, None]):
             # A side without a legal move passes.
             legal = board.find_legal_moves(mover, opponent, directions)
             if int(legal) == 0:
@@ -83,7 +83,7 @@ class Othello(Task):
 
             move = torch.tensor(1) << square
             if int(legal & move) == 0:
-                raise ValueError(f"square {square} is not legal after {moves[: moves.index(square)]}")
+                raise ValueError(f"square {square} is not legal after {moves[:number]}")
             flips = board.find_flips(mover, opponent, move, directions)
             mover, opponent = opponent & ~flips, mover | move | flips
         return [s for s in board.playable if int(legal >> s) & 1]

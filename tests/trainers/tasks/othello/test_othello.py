@@ -1,5 +1,7 @@
 """Othello: perft counts, every game under a slow independent referee, targets, games that end early."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -127,8 +129,12 @@ def test_moves_are_uniform_over_the_legal_ones() -> None:
 
 def test_six_by_six_opens_as_it_should() -> None:
     assert Othello(board=6, train_moves=16).legal_squares([]) == [8, 13, 22, 27]
-    with pytest.raises(ValueError, match="not legal"):
-        Othello().legal_squares([0])
+
+
+@pytest.mark.parametrize(("moves", "legal"), [([0], 0), ([19, 18, 0], 2), ([19, 19], 1), ([19, 18, 18], 2)])
+def test_an_illegal_move_is_named_with_the_moves_before_it(moves: list[int], legal: int) -> None:
+    with pytest.raises(ValueError, match=f"{moves[legal]}.*{re.escape(str(moves[:legal]))}"):
+        Othello().legal_squares(moves)
 
 
 def test_loss_leaves_pads_out_and_soft_is_the_mean_of_sampled() -> None:
