@@ -1,7 +1,7 @@
 """Checks of plain values against the type, bounds and choices of a field."""
 
 import json
-import math
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ def convert_value(hint: Any, value: Any) -> Any:
     if hint is Any:
         return value
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not math.isfinite(value):
+        if not abs(value) <= sys.float_info.max:  # nan, infinite, or an integer too large for a float
             raise ValueError("is not finite")
         return float(value)
     if type(value) is not hint:
