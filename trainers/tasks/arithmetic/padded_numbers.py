@@ -178,10 +178,12 @@ class PaddedNumbers(Task):
         return read_digits(first), read_digits(second)
 
     def format_row(self, batch: Batch, row: int) -> tuple[list[str], list[str]]:
-        """Return tokens and targets as text: digits, P for pad, + and x, _ for ignored, t for text."""
+        """Return tokens and targets as text: digits, P for pad, + and x, _ for ignored, t for text, e for end."""
+
+        symbols = {**_SYMBOLS, TEXT + self.text_ids: "e"}
 
         def format_symbols(ids: Sequence[int]) -> list[str]:
-            return [_SYMBOLS.get(token, str(token) if token < PAD else "t") for token in ids]
+            return [symbols.get(token, str(token) if token < PAD else "t") for token in ids]
 
         return format_symbols(batch.tokens[0, row].tolist()), format_symbols(batch.targets[0, row].tolist())
 

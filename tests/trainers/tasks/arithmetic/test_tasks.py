@@ -215,9 +215,11 @@ def test_shifted_evaluation_is_training_data_at_that_length() -> None:
 def test_text_stands_where_it_should_and_varies(task: Task) -> None:
     batch = task.sample(stream(3), 400)
     gaps, ids = set(), set()
-    for tokens, targets in zip(batch.tokens[0].tolist(), batch.targets[0].tolist(), strict=True):
+    for row, (tokens, targets) in enumerate(zip(batch.tokens[0].tolist(), batch.targets[0].tolist(), strict=True)):
         end = TEXT + task.text_ids
         body = tokens[: tokens.index(end)] if end in tokens else tokens
+        symbols = "".join(task.format_row(batch, row)[0])
+        assert symbols[len(body) :] == "e" * (len(tokens) - len(body)) and "e" not in symbols[: len(body)]
         assert set(tokens[len(body) :]) <= {end}
         kinds = ["t" if token >= TEXT else "n" if token <= PAD else "o" for token in body]
         text = "".join(kinds)
