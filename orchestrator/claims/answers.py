@@ -216,7 +216,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     the effect is between their medians.
     """
     first, second = pair_arms(arms)
-    null = _choose_null(claim)
+    null = choose_null(claim)
     if not claim.metric[0].startswith("steps_to_"):
         return _compute_from_rows(lambda values: answer_median(values, null), divide_values(first, second))
 
@@ -250,7 +250,7 @@ def _bound_steps(
 def _answer_share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the share of seeds that succeed, with its exact interval (Clopper and Pearson, 1934)."""
     successful = _find_successes(claim, arms[0])
-    null = _choose_null(claim)
+    null = choose_null(claim)
 
     def compute_answer(successful: NDArray[np.bool_]) -> Answer:
         hits, n = int(successful.sum()), len(successful)
@@ -367,9 +367,11 @@ def _estimate_slope(
     )
 
 
-def _choose_null(claim: Claim) -> float:
-    """Return the null hypothesis of the effect."""
-    return claim.bound if claim.bound is not None else {"share": 0.5, "ratio": 1.0}.get(claim.question, 0.0)
+def choose_null(claim: Claim) -> float:
+    """Return the value without an effect: the claim's bound, a half of a share, 1 of a ratio, else `around` or 0."""
+    if claim.bound is not None:
+        return claim.bound
+    return {"share": 0.5, "ratio": 1.0}.get(claim.question, claim.around or 0.0)
 
 
 def _find_successes(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":

@@ -84,7 +84,7 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
     # Make the masks before another arm is subtracted, because differences do not end at 0 and 1.
     metrics = arm.metric or claim.metric
     lengths = claim.lengths if arm.lengths is None else arm.lengths
-    table = _index_by_context(_read_table(sweep, config_ids, metrics, average, lengths, claim.evaluation), contexts)
+    table = read_arm_table(sweep, contexts, metrics, average, lengths, claim.evaluation)
     is_learned = _mask_learned(claim, sweep, contexts, average, table.index)
     is_at_floor, is_at_ceiling = _mask_saturated(table, claim, sweep.make_table(metrics, average, claim.evaluation))
 
@@ -125,8 +125,8 @@ def _mask_learned(
     rule = claim.learned
     if rule is None:
         return pd.Series(True, index=index)
-    table = _read_table(sweep, list(contexts), rule.metric, rule.average or average, rule.lengths, claim.evaluation)
-    return reaches_threshold(rule, _reduce_lengths(_index_by_context(table, contexts), rule.reduce))
+    table = read_arm_table(sweep, contexts, rule.metric, rule.average or average, rule.lengths, claim.evaluation)
+    return reaches_threshold(rule, _reduce_lengths(table, rule.reduce))
 
 
 def _mask_saturated(
@@ -194,13 +194,22 @@ def _align_rows(other: ArmValues, rows: Rows, index: "pd.Index[Any]", fill: Any 
     return aligned.set_axis(index)
 
 
-def _read_table(
-    sweep: SweepCurves, config_ids: list[str], metrics: Names, average: str, lengths: Lengths, evaluation: str
+def read_arm_table(
+    sweep: SweepCurves, contexts: Mapping[str, str], metrics: Names, average: str, lengths: Lengths, evaluation: str
 ) -> pd.DataFrame:
-    """Return the values of these configurations: rows by (config_id, seed), columns by length."""
-    table = sweep.make_table(metrics, average, evaluation)
-    columns = sweep.resolve_lengths(lengths, metrics, config_ids)
-    return table[table.index.get_level_values("config_id").isin(config_ids)][columns]
+    """Return the values of the configurations in `contexts`: rows by context and common seed, columns by length.
+
+    A configuration may have additional seeds after an extension, which are left out.
+    """
+    columns = sweep.resolve_lengths(lengths, metrics, list(contexts))
+    table = sweep.make_table(metrics, average, evaluation)[columns]
+    rows = table[table.index.get_level_values("config_id").isin(contexts)]
+
+    config_ids, seeds = (rows.index.get_level_values(level) for level in ("config_id", "seed"))
+    row_contexts = [contexts[str(config_id)] for config_id in config_ids]
+    rows = rows.set_axis(pd.MultiIndex.from_arrays([row_contexts, seeds], names=PAIR_LEVELS))
+    rows_per_seed = rows.groupby(level="seed")[rows.columns[0]].transform("size")
+    return rows[rows_per_seed == len(contexts)]
 
 
 def reaches_threshold(rule: SeedThreshold, values: "pd.Series[float]") -> "pd.Series[bool]":
@@ -216,22 +225,6 @@ def _reduce_lengths(table: pd.DataFrame, statistic: str) -> "pd.Series[float]":
     # pandas would skip NaN, and so favour a member that failed early.
     reduced = {"mean": table.mean, "min": table.min, "max": table.max}[statistic](axis=1)
     return reduced.where(~table.isna().any(axis=1), np.nan)
-
-
-def _index_by_context(table: pd.DataFrame, contexts: Mapping[str, str]) -> pd.DataFrame:
-    """Return the rows of the common seeds of these configurations, indexed by context and seed.
-
-    A configuration may have additional seeds after an extension, which are left out.
-    """
-    config_ids, seeds = (table.index.get_level_values(level) for level in ("config_id", "seed"))
-
-    rows = table.copy()
-    rows.index = pd.MultiIndex.from_arrays(
-        [[contexts[str(config_id)] for config_id in config_ids], seeds], names=PAIR_LEVELS
-    )
-
-    rows_per_seed = rows.groupby(level="seed")[rows.columns[0]].transform("size")
-    return rows[rows_per_seed == len(contexts)]
 
 
 def _describe_context(sweep: SweepCurves, config_id: str, keys: set[str]) -> str:

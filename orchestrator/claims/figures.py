@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from orchestrator.claims.answers import choose_null
 from orchestrator.claims.arm_values import (
-    PAIR_LEVELS,
     ArmValues,
     compute_seed_medians,
     divide_values,
     pair_arms,
+    read_arm_table,
     replace_failed_by_worst,
     subtract_values,
 )
@@ -68,7 +69,7 @@ def draw_claim(judgement: Judgement) -> Figure:
     # The title is the comparison with the side that the claim expects; the file is named after the claim.
     arm_names = f" {'over' if claim.question == 'ratio' else 'minus'} ".join(claim.compare)
     side = {"smaller": "below", "larger": "above"}.get(claim.expect or "")
-    claimed = f" (claimed: {side} {_choose_null_value(claim):g})" if side else ""
+    claimed = f" (claimed: {side} {choose_null(claim):g})" if side else ""
     configurations = max(len(arm.config_ids) for arm in arms)
     pooled = f" in {configurations} configurations each" if configurations > 1 else ""
     statistic = "median" if is_by_length else claim.statistic or "median"
@@ -134,12 +135,7 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
 def _read_lengths(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> pd.DataFrame:
     """Return the metric of an arm at every measured length; rows as in `ArmValues.lengths`."""
     metrics = claim.arms[arm.name].metric or claim.metric
-    lengths = sweep.resolve_lengths("all", metrics, arm.config_ids)
-    rows = sweep.make_table(metrics, arm.average, claim.evaluation)[lengths]
-    rows = rows[rows.index.get_level_values("config_id").isin(arm.config_ids)]
-    config_ids, seeds = (rows.index.get_level_values(level) for level in ("config_id", "seed"))
-    contexts = [arm.contexts[str(config_id)] for config_id in config_ids]
-    return rows.set_axis(pd.MultiIndex.from_arrays([contexts, seeds], names=PAIR_LEVELS))
+    return read_arm_table(sweep, arm.contexts, metrics, arm.average, "all", claim.evaluation)
 
 
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None:
@@ -175,16 +171,9 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
             axes.text(1, center, NOT_REACHED, va="center", fontsize=8)
 
 
-def _choose_null_value(claim: Claim) -> float:
-    """Return the value without an effect: 0, or 1 of a ratio, unless the claim has a bound of its own."""
-    if claim.bound is not None:
-        return claim.bound
-    return 1.0 if claim.question == "ratio" else claim.around or 0.0
-
-
 def _draw_reference(axes: Axes, claim: Claim) -> None:
     """Draw the reference of the values: 0 or 1, a bound, or the allowed range of an equivalence."""
-    center = _choose_null_value(claim)
+    center = choose_null(claim)
     axes.axhline(center, color="#555555", linewidth=0.9, linestyle="--")
 
     # Values in the band count as equal.
