@@ -301,8 +301,7 @@ def run(
             from orchestrator.sweep.run_and_resume import resume_with_spec
 
             raise typer.Exit(resume_with_spec(spec, storage, console, max_seconds=max_seconds).exit_code)
-        if unchecked_spec is not None:
-            ray_start.start_local_ray(spec.resources)
+        ray_start.start_local_ray(spec.resources)
         from orchestrator.sweep.run_and_resume import run_sweep
 
         outcome = run_sweep(spec, storage, console, children=children, max_seconds=max_seconds)

@@ -13,7 +13,7 @@ a whole specification                          `_check_spec`                   h
 Then, in orchestrator/plan/checks, with the user's modules imported:
 
 each key and value of task, model, training    `check_fields`                  field_checks.py; drawn ones: bounds.py
-  of a class, as declared by `setting`         `field_problems`                trainers/settings/fields.py
+  of a class, as declared by `setting`         `find_field_problems`           trainers/settings/fields.py
 combinations of values                         `MemberConfig.from_dict`        trainers/config/member.py
 a trial of the user's task, model, ...         `try_user_code`                 trials.py
 """
@@ -132,7 +132,7 @@ def read_sweep(
     # A text has no folder, so only a file gets one; modules and data are searched there.
     reading = _parse(text, findings, overrides, name, imports)
     if reading.spec is not None:
-        reading.spec._folder = Path(path).resolve().parent
+        reading.spec.set_folder(Path(path).resolve().parent)
         _check_spec(reading.spec, findings, recorded=recorded)
     return reading
 

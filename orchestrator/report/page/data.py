@@ -32,6 +32,7 @@ from orchestrator.results.scoring.median_curves import Band, CurveKey, make_band
 from orchestrator.results.scoring.objective import choose_evaluations
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, spans_decades
+from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.text.wording import compact_value, format_label, shorten_keys
 
 MAX_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
@@ -135,7 +136,7 @@ def _describe_hyperparameter(summary: Summary, key: str, name: str) -> dict[str,
     # A key is numeric if all of its values are numbers.
     values = [get_searched_value(summary, row, key, None) for row in summary.rows]
     present = [value for value in values if value is not None]
-    is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in present)
+    is_number = is_numeric(present)
     numbers = np.array(present if is_number else [], dtype=float)
 
     # Axes of numbers that span decades are logarithmic.
