@@ -55,7 +55,10 @@ def find_unknown_placeholders(words: Iterable[str], config_keys: Iterable[str]) 
 
 
 def fill_words(words: Sequence[str], values: PlaceholderValues) -> list[str]:
-    """Return the words with every placeholder replaced; an option whose value is null is left out."""
+    """Return the words with every placeholder replaced; an option whose value is null is left out.
+
+    An option in the word before a placeholder counts as the option of its value, even if the program has it as a flag.
+    """
     # Inner mappings are not arguments themselves, because their values are.
     config = {f"config.{key}": read_key(values.config, key) for key in list_dotted_keys(values.config)}
     by_name = {name: getattr(values, name) for name in SINGLE_VALUES} | config
