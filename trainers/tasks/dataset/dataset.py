@@ -22,7 +22,7 @@ from trainers.tasks.dataset.readers import FORMATS, list_data_files
 from trainers.tasks.dataset.rows import Data, RowFormat, copy_to_device, read_data
 from trainers.tasks.fixed_set import find_visited_samples
 from trainers.tasks.supervised import IGNORED
-from trainers.tasks.task import Batch, Distribution, EvaluationBatch, Task
+from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 _SHIPPED = Path(__file__).parent
 _FILE_SETTINGS = ("train", "test", "validation")
@@ -172,11 +172,6 @@ class Dataset(Task):
     def lengths(self) -> tuple[int, ...]:
         """The lengths of the test rows."""
         return self.data.rows["test"].distinct_lengths
-
-    @property
-    def distributions(self) -> tuple[Distribution, ...]:
-        """The test rows."""
-        return (Distribution("", self.lengths, self.trained_lengths),)
 
     @property
     def positions(self) -> int:
