@@ -154,10 +154,10 @@ def measure_agreement(
 ) -> OrderAgreement:
     """Compare test medians with scores, both by config_id; the first key of `scores` is the configuration ranked first.
 
-    Configurations without a test median are left out. The correlation has an interval only if configurations were
-    drawn independently.
+    Configurations without a test median are left out, also the first. The correlation has an interval only if
+    configurations were drawn independently.
     """
-    # If the first configuration has no test median, every other one is better, by an infinite gain.
+    # If the test median of the first configuration is NaN, every other one is better, by an infinite gain.
     config_ids = [config_id for config_id in scores if config_id in test_medians]
     sign = 1.0 if direction == "minimize" else -1.0
     first_median = test_medians[config_ids[0]]

@@ -10,7 +10,8 @@ from torch import Tensor
 def constant(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
     """Return a cached tensor with the numbers of nested tuples; it must not be changed.
 
-    A compiled program has its own copy. `dtype` must be given, because 1 and 1.0 are the same key of the cache.
+    A compiled program has its own copy. Fractions need a `dtype`: it does not follow from `values`, because 1 and 1.0
+    are the same key of the cache.
     """
     if torch.compiler.is_compiling():
         return torch.tensor(values, dtype=dtype, device=device)

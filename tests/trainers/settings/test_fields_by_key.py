@@ -1,4 +1,4 @@
-"""Slots: the field of a dotted key, and the same verdict on single values as the building of a member gives."""
+"""The field of a dotted key, and the same verdict on single values as the building of a member gives."""
 
 import copy
 from typing import Any

@@ -123,9 +123,10 @@ class Language(Task):
         return self.read_windows("train", stream.integers(0, (rows,), self.text.size("train") - self.train_window))
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
-        """Yield the windows of the start of the text, the same tokens at every length and for every seed.
+        """Yield the windows of each length at the start of the text, the same for every seed.
 
-        These are as many tokens as in `samples` windows of the shortest length, or all tokens.
+        Each length has at least one window, and as many whole ones as fit into the tokens of `samples` windows of the
+        distribution's shortest length, or into the text if that is shorter.
         """
         for distribution in self.distributions:
             for length in (length for length in lengths if length in distribution.lengths):
