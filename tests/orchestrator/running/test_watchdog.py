@@ -36,24 +36,28 @@ def test_a_process_that_hangs_is_ended_and_its_threads_are_written_down(tmp_path
 def test_it_starts_anew_when_it_hears_something_and_sleeps_while_the_worker_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = []
+    class PretendedFaulthandler:
+        now, deadline = 0.0, None
 
-    class Pretended:
         def dump_traceback_later(self, seconds, exit, file):
-            calls.append(("armed", seconds, exit))
+            assert exit
+            self.deadline = self.now + seconds
 
         def cancel_dump_traceback_later(self):
-            calls.append("off")
+            self.deadline = None
 
-    monkeypatch.setattr(watchdog, "faulthandler", Pretended())
-    path, armed = tmp_path / "stuck.txt", ("armed", 9.0, True)
+    pretended, path = PretendedFaulthandler(), tmp_path / "stuck.txt"
+    monkeypatch.setattr(watchdog, "faulthandler", pretended)
     with Watchdog(9.0, path) as one:
-        assert calls == [armed] and path.exists()
+        assert pretended.deadline == 9.0 and path.exists()
+        pretended.now = 5.0
         one.beat()
+        assert pretended.deadline == 14.0
         with one.paused():
-            assert calls == [armed, armed, "off"]
-        assert calls == [armed, armed, "off", armed]
-    assert calls[-1] == "off" and not path.exists()
+            assert pretended.deadline is None
+            pretended.now = 50.0
+        assert pretended.deadline == 59.0
+    assert pretended.deadline is None and not path.exists()
 
 
 def test_the_report_of_an_attempt_is_not_that_of_the_next_which_died_before_its_watchdog(tmp_path: Path) -> None:

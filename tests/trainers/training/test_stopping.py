@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from tests.trainers.own_tasks import Bag, Echo
 from tests.trainers.runs import Recorder, killed, same, train_recorded
 from trainers import Checkpoints, Evaluation, train
 from trainers.config.member import MemberConfig
+from trainers.evaluation.results import WeightsFile
 from trainers.evaluation.weights import StoredWeights
 from trainers.models.model import Recorded
 from trainers.optimization.criterion import Stop
@@ -242,9 +243,11 @@ def test_a_metric_that_is_newer_than_a_checkpoint_is_measured_of_those_that_go_o
 
 def test_an_evaluation_round_trips(unstopped, eight) -> None:
     assert unstopped[0].stopped_at_M is None
-    for evaluation in (unstopped[0], *eight[0]):
+    weights = (WeightsFile(name="a.safetensors", sha256="f" * 64, bytes=8), None)
+    of_program = replace(unstopped[0], repeated=2, defaults={"lr": 0.1}, weights=weights)
+    for evaluation in (unstopped[0], of_program, *eight[0]):
         again = Evaluation.from_bytes(evaluation.to_bytes())
-        assert again.to_bytes() == evaluation.to_bytes()
+        np.testing.assert_equal(asdict(again), asdict(evaluation))
     with pytest.raises(ValueError, match="checksum does not match"):
         Evaluation.from_bytes(eight[0][0].to_bytes()[:-1])
 
