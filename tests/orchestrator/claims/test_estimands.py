@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.claims.registration import read_deciding_values
 from orchestrator.errors import UserError
 from orchestrator.statistics.intervals import estimate_mean
-from search_spaces.grammar.claims import Claim
 from tests.orchestrator.claims.conftest import Put, claim, is_pre
 from tests.orchestrator.claims.test_trends import RANDOM
 from trainers.config.member import MemberConfig
@@ -105,11 +103,3 @@ def test_configurations_of_a_random_search_are_the_sample(put: Put) -> None:
 def test_configurations_of_a_grid_are_not_a_sample(put: Put) -> None:
     with pytest.raises(UserError, match="needs a random search"):
         put(lambda *_: 0.1, claim(**AVERAGES))
-
-
-def test_new_keys_leave_the_digest_of_older_claims_alone() -> None:
-    known = {"id", "says", "sweep", "question", "arms", "compare", "expect", "bound", "negligible", "within", "around"}
-    known |= {"success", "key", "hold_others", "category", "metric", "average", "lengths", "reduce", "evaluation"}
-    known |= {"learned", "control"}
-    assert set(read_deciding_values(Claim.model_validate(claim(note="Of two norms.")))) == known
-    assert set(read_deciding_values(Claim.model_validate(claim(statistic="mean")))) == known | {"statistic"}

@@ -99,10 +99,10 @@ def test_a_claim_keeps_the_digest_that_ledgers_have_of_it() -> None:
     full = Claim.model_validate(
         claim(question="share", success={"least": 0.9}, compare=["pre"], lengths=[8], bound=0.4)
     )
-    assert (
-        compute_mapping_digest(read_deciding_values(bare)) == "24a888d73cfe319d"
-        and compute_mapping_digest(read_deciding_values(full)) == "ad282d120859165e"
-    )
+    assert compute_mapping_digest(read_deciding_values(bare)) == "24a888d73cfe319d"
+    assert compute_mapping_digest(read_deciding_values(full)) == "ad282d120859165e"
+    assert read_deciding_values(Claim.model_validate(claim(note="Of two norms."))) == read_deciding_values(bare)
+    assert read_deciding_values(Claim.model_validate(claim(statistic="mean"))) != read_deciding_values(bare)
 
 
 def test_a_sweep_without_claims_has_none_registered(tiny: Path, run_inline: Callable[..., Path]) -> None:

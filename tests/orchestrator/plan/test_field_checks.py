@@ -198,14 +198,11 @@ ARMS = "model.name: {choice: [attention_only, decoder]}"
 
 
 def test_a_value_must_fit_every_class_it_can_meet(said: Said) -> None:
-    assert said(ARMS, "model.layers: {choice: [1, 2]}") == [
-        "a.yaml:18: space.model.layers: unknown key (with model.name: 'attention_only'); allowed: width, value_width, "
-        "norm, attention, dropout, dropout_sites, init_std, form"
-    ]
+    [only] = said(ARMS, "model.layers: {choice: [1, 2]}")
+    assert only.startswith("a.yaml:18: space.model.layers: unknown key") and "attention_only" in only
     assert said(ARMS, "model.layers: {choice: [1, 2], when: {model.name: decoder}}") == []
-    assert said(ARMS, "model.layers: {choice: [1, 0], when: {model.name: decoder}}") == [
-        "a.yaml:18: space.model.layers.choice[1]: 0 is out of bounds; allowed: an integer >= 1; did you mean 1?"
-    ]
+    [only] = said(ARMS, "model.layers: {choice: [1, 0], when: {model.name: decoder}}")
+    assert only.startswith("a.yaml:18: space.model.layers.choice[1]: 0 is out of bounds")
 
 
 def test_a_condition_may_lie_further_off(said: Said) -> None:
@@ -218,11 +215,8 @@ def test_a_condition_may_lie_further_off(said: Said) -> None:
 
 def test_a_fixed_key_that_one_class_lacks_is_said_with_its_name(said: Said) -> None:
     [only] = said(ARMS, change=("width: 8", "width: 8\n  value_width: 8"))
-    assert only.startswith(
-        "a.yaml:7: model.value_width: unknown key (with model.name: 'decoder'); draw the whole section to search "
-        "a key that only one class has: space: {model: {grid: [{name: ..., value_width: ...}, {name: ...}]}}; given 8; "
-        "allowed: "
-    )
+    assert only.startswith("a.yaml:7: model.value_width: unknown key") and "decoder" in only
+    assert "{name: ..., value_width: ...}" in only
 
 
 def test_a_nested_class_is_found_through_its_name(said: Said) -> None:
@@ -285,13 +279,13 @@ LISTED = (
 
 
 def test_every_listed_configuration_is_looked_at_in_its_own_line(said: Said) -> None:
-    assert said(change=LISTED) == [
-        "a.yaml:19: search.listed[1].model.widht: unknown key; given 4; allowed: width, value_width, norm, attention, "
-        "dropout, dropout_sites, init_std, form; did you mean width?",
-        f"a.yaml:19: search.listed[1].model.dropout: 1.5 is out of bounds; allowed: {RATE}",
-        "a.yaml:21: search.listed[2].model.norm: 'past' is not one of the choices; "
-        "allowed: none, pre, post; did you mean post?",
+    places = [
+        "19: search.listed[1].model.widht",
+        "19: search.listed[1].model.dropout",
+        "21: search.listed[2].model.norm",
     ]
+    for line, place, nearest in zip(said(change=LISTED), places, ["width?", "", "post?"], strict=True):
+        assert line.startswith(f"a.yaml:{place}: ") and line.endswith(nearest)
 
 
 def test_a_fixed_value_that_every_listed_configuration_gives_may_be_anything(said: Said) -> None:
