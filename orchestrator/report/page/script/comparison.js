@@ -35,7 +35,7 @@ function arePaired(c, d) {
 // difference over seeds, has an exact interval [low, high] of confidence `level`; `reason` says why it may lack one.
 // `bothFailed` and `oneFailed` count pairs; the former tie, but `shown` has the differences of all other pairs alone.
 function compareSeeds(c, d, group) {
-  const m = state.m, metric = page.metrics[m], {policy} = page.judged;
+  const m = state.metric, metric = page.metrics[m], {policy} = page.judged;
   const [lengths, otherLengths] = [c, d].map(side => groupsOf(side, m)[group] || []);
   const common = lengths.filter(length => otherLengths.includes(length));
   if (!common.length) return null;
@@ -43,7 +43,7 @@ function compareSeeds(c, d, group) {
   // The outcomes of seeds.
   const reduction = group === "selection" && metric.name === page.judged.metric ? page.judged.reduce : "mean";
   const failedValue = failedValueOf(m);
-  const outcomes = [c, d].map(side => configurations[side].seeds.map((seed, s) => [seed, reduceCurve(m, state.a, side, s, common, reduction)]));
+  const outcomes = [c, d].map(side => configurations[side].seeds.map((seed, s) => [seed, reduceCurve(m, state.average, side, s, common, reduction)]));
   const [first, second] = outcomes.map(side => new Map(
     side.map(([seed, value]) => [seed, Number.isNaN(value) ? failedValue : value]).filter(([, value]) => !Number.isNaN(value))));
   const medians = [medianOf(first.values()), medianOf(second.values())], paired = arePaired(c, d);
@@ -108,21 +108,21 @@ function drawInterval(value, low, high, limit, {dots = [], mayFill = true, width
 // The differences of A and B at each length in common: of each pair of seeds a thin line, and their median at each length.
 // Null without pairs of seeds, or with less than two lengths. Infinite differences are gaps, as in the curves.
 function drawDifferences(c, d, available) {
-  const m = state.m, groups = Object.fromEntries(GROUPS.map(group => {
+  const m = state.metric, groups = Object.fromEntries(GROUPS.map(group => {
     const others = groupsOf(d, m)[group] || [];
     return [group, (groupsOf(c, m)[group] || []).filter(length => others.includes(length))];
   }));
   const lengths = lengthsOf(m).filter(length => GROUPS.some(group => groups[group].includes(length)));
   if (lengths.length < 2 || !arePaired(c, d)) return null;
   const valuesOf = (side, seed) => {
-    const values = seedCurve(m, state.a, side, configurations[side].seeds.indexOf(seed));
+    const values = seedCurve(m, state.average, side, configurations[side].seeds.indexOf(seed));
     return lengths.map(length => values[lengthsOf(m).indexOf(length)]).map(value => Number.isNaN(value) ? failedValueOf(m) : value);
   };
   const pairs = configurations[c].seeds.filter(seed => configurations[d].seeds.includes(seed)).map(seed => {
     const others = valuesOf(d, seed);
     return {seed, values: valuesOf(c, seed).map((value, index) => difference(value, others[index]))};
   });
-  const isLostInBoth = seed => [c, d].every(side => seedCurve(m, state.a, side, configurations[side].seeds.indexOf(seed)).every(Number.isNaN));
+  const isLostInBoth = seed => [c, d].every(side => seedCurve(m, state.average, side, configurations[side].seeds.indexOf(seed)).every(Number.isNaN));
   const medians = lengths.map((_, index) => medianOf(pairs.map(({values}) => values[index]).filter(value => !Number.isNaN(value))));
   const finite = pairs.flatMap(({values}) => values).filter(Number.isFinite);
   if (!finite.length || (page.judged.policy === "fail" && (configurations[c].failed || configurations[d].failed))) return null;
@@ -183,7 +183,7 @@ function describeComparison({group, lengths, differences, difference, low, high,
     const judged = Number.isNaN(low) ? "No verdict" : isEqual ? "No difference" : "Inconclusive";
     return `${judged} ${at}: ${signed}.`;
   }
-  const {direction} = page.metrics[state.m], firstIsBetter = (low > 0) === (direction === "maximize");
+  const {direction} = page.metrics[state.metric], firstIsBetter = (low > 0) === (direction === "maximize");
   const [better, worse] = firstIsBetter ? labels : labels.toReversed();
   const relation = direction === "none" ? "lower than" : isFavoured ? "ahead of" : "better than"; // ahead: on the seeds that chose it
   return `${better} is ${relation} ${worse} ${at}: ${signed}.`;
@@ -254,8 +254,8 @@ function drawComparison() {
 
   // The picture; then what the numbers are, and what they are not corrected for.
   const picture = drawDifferences(first, second, widthOf(box));
-  const sign = {minimize: "; below 0 A is better", maximize: "; above 0 A is better"}[page.metrics[state.m].direction] ?? "";
-  const hasFailed = [first, second].some(c => configurations[c].failed) && !Number.isNaN(failedValueOf(state.m));
+  const sign = {minimize: "; below 0 A is better", maximize: "; above 0 A is better"}[page.metrics[state.metric].direction] ?? "";
+  const hasFailed = [first, second].some(c => configurations[c].failed) && !Number.isNaN(failedValueOf(state.metric));
   const reasons = [...new Set(comparisons.map(({reason}) => reason).filter(Boolean))];
   box.append(
     make("p", `A is ${labels[0]} (${describe(first)}). B is ${labels[1]} (${describe(second)}).`),
@@ -268,7 +268,7 @@ function drawComparison() {
       page.has_fresh_seeds ? "These seeds are fresh: no search ranked by them."
         : isFavoured ? `${configurations[ranked[0]].label} was ranked first on these same seeds, so its lead is partly luck. For a fair test: lengthwise confirm.`
         : "Neither interval nor p is corrected for how the pair was picked.",
-      ...(hasFailed ? [`A failed seed counts as the worst value (${formatNumber(failedValueOf(state.m))}); seeds that failed in both tie.`] : []),
+      ...(hasFailed ? [`A failed seed counts as the worst value (${formatNumber(failedValueOf(state.metric))}); seeds that failed in both tie.`] : []),
       ...reasons.map(reason => `${reason[0].toUpperCase()}${reason.slice(1)}.`),
     ].join(" "), {class: "note"}));
 }

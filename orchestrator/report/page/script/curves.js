@@ -16,15 +16,15 @@ function distanceToSegment([x0, y0], [x1, y1]) {
 function valueRange() {
   const values = [], isLog = state.scale === "log";
   for (let c = 0; c < C; c++) {
-    const [low, median, high] = quartileCurves(state.m, state.a, state.e, c);
+    const [low, median, high] = quartileCurves(state.metric, state.average, state.evaluation, c);
     values.push(...median);
     if (!markOf(c)) continue;
     values.push(...low, ...high);
-    if (state.e === 0) configurations[c].seeds.forEach((_, s) => values.push(...seedCurve(state.m, state.a, c, s)));
+    if (state.evaluation === 0) configurations[c].seeds.forEach((_, s) => values.push(...seedCurve(state.metric, state.average, c, s)));
   }
   let [low = isLog ? 0.1 : 0, high = 1] = d3.extent(values.filter(isDrawable));
   if (!isLog && low >= 0 && low < 0.6 * high) low = 0;
-  if (!isLog) return widenDomain([low, high], state.m);
+  if (!isLog) return widenDomain([low, high], state.metric);
   return low < high ? [low, high] : [low / 2, high * 2];
 }
 
@@ -69,7 +69,7 @@ function drawLengthAxis(svg, x, lengths, bottom, height) {
 
 function drawCurves() {
   const box = $("curves"), width = Math.max(280, widthOf(box)), height = Math.max(320, Math.min(innerHeight < 1000 ? 370 : 440, width * 0.46));
-  const right = hollow.length && width >= 700 ? 112 : 58, top = REACH, bottom = 42, lengths = lengthsOf(state.m), isLog = state.scale === "log";
+  const right = hollow.length && width >= 700 ? 112 : 58, top = REACH, bottom = 42, lengths = lengthsOf(state.metric), isLog = state.scale === "log";
   const y = (isLog ? d3.scaleLog() : d3.scaleLinear()).domain(valueRange()).range([height - bottom, top]).nice();
   const axis = d3.axisLeft(y).ticks(6).tickFormat((isLog ? logTickFormat : linearTickFormat)(y));
 
@@ -87,7 +87,7 @@ function drawCurves() {
   hatch.append("rect").attr("width", 1.2).attr("height", 6).attr("fill", "#cbd2da");
 
   // The trained and the selection lengths of A, and the axes.
-  const groups = groupsOf(state.first ?? 0, state.m), plotWidth = width - left - right;
+  const groups = groupsOf(state.first ?? 0, state.metric), plotWidth = width - left - right;
   shadeLengths(svg, x, lengths, groups, top, height - bottom);
   svg.append("g").attr("class", "grid").attr("transform", `translate(${left})`)
     .call(d3.axisLeft(y).ticks(6).tickSize(-plotWidth).tickFormat("")).select(".domain").remove();
@@ -103,11 +103,11 @@ function drawCurves() {
   const curves = svg.append("g").attr("clip-path", "url(#inside)");
   pointable(curves.selectAll("path").data(d3.range(C).reverse()).join("path"))
     .attr("class", c => `curve${configurations[c].rank ? "" : " open"}${outClass(c)}`)
-    .attr("stroke", color).attr("d", c => path(quartileCurves(state.m, state.a, state.e, c)[1]));
-  const ends = hollow.map(c => [c, findEnd(quartileCurves(state.m, state.a, state.e, c)[1])]).filter(([, end]) => end !== undefined);
+    .attr("stroke", color).attr("d", c => path(quartileCurves(state.metric, state.average, state.evaluation, c)[1]));
+  const ends = hollow.map(c => [c, findEnd(quartileCurves(state.metric, state.average, state.evaluation, c)[1])]).filter(([, end]) => end !== undefined);
   curves.selectAll(".end").data(ends).join("path").attr("data-c", ([c]) => c)
     .attr("class", ([c]) => `end${outClass(c)}`).style("--tint", ([c]) => color(c))
-    .attr("transform", ([c, end]) => `translate(${x(lengths[end])},${y(quartileCurves(state.m, state.a, state.e, c)[1][end])})`)
+    .attr("transform", ([c, end]) => `translate(${x(lengths[end])},${y(quartileCurves(state.metric, state.average, state.evaluation, c)[1][end])})`)
     .attr("d", ([c]) => makeMark(c, 3.2));
   svg.classed("single", lengths.length === 1); // a curve of one length is a dot
   const focus = svg.append("g").style("pointer-events", "none");
@@ -119,7 +119,7 @@ function drawCurves() {
     let nearest = null, nearestIndex = null, least = REACH;
     for (let c = 0; c < C; c++) {
       if (!isIn(c)) continue;
-      const median = quartileCurves(state.m, state.a, state.e, c)[1];
+      const median = quartileCurves(state.metric, state.average, state.evaluation, c)[1];
       const drawn = d3.range(lengths.length).filter(index => isDrawable(median[index]));
       for (const [n, index] of drawn.entries()) {
         const next = drawn[n + 1] === index + 1 ? index + 1 : index; // a gap is not crossed
@@ -154,21 +154,21 @@ function drawFocus() {
   const inside = focus.append("g").attr("clip-path", "url(#inside)"), labels = [];
   const spreads = inside.append("g"), medians = inside.append("g"); // no band or seed hides a median
   for (const c of new Set([state.first, state.second, pointed].filter(c => c !== null))) { // A shows in the gaps of B's dashes
-    const [low, median, high] = quartileCurves(state.m, state.a, state.e, c);
+    const [low, median, high] = quartileCurves(state.metric, state.average, state.evaluation, c);
     const tint = markOf(c) ? color(c) : "#1c2127";
     const area = d3.area().defined(index => isDrawable(low[index]) && isDrawable(high[index]))
       .x(index => x(lengths[index])).y0(index => y(low[index])).y1(index => y(high[index]));
     spreads.append("path").attr("class", "band").attr("fill", tint).attr("d", area(indices));
-    if (state.e === 0) // seeds are stored for the judged evaluation alone
+    if (state.evaluation === 0) // seeds are stored for the judged evaluation alone
       configurations[c].seeds.forEach((_, s) => spreads.append("path").attr("class", "seed").attr("data-of", c)
-        .attr("stroke", tint).attr("d", path(seedCurve(state.m, state.a, c, s))));
+        .attr("stroke", tint).attr("d", path(seedCurve(state.metric, state.average, c, s))));
     medians.append("path").attr("class", `median${c === state.first ? " first" : ""}`).attr("data-of", c).attr("stroke", tint)
       .attr("stroke-dasharray", c === state.second && lengths.length > 1 ? "7 8" : null).attr("d", path(median)); // a dot has no dashes
     const last = findEnd(median);
     if (isHollow(c) && last !== undefined)
       medians.append("path").attr("class", "end focus").style("--tint", tint)
         .attr("transform", `translate(${x(lengths[last])},${y(median[last])})`).attr("d", makeMark(c, 4.5));
-    const worstEdge = page.metrics[state.m].direction === "maximize" ? height - bottom : top; // of infinite medians
+    const worstEdge = page.metrics[state.metric].direction === "maximize" ? height - bottom : top; // of infinite medians
     const end = last !== undefined ? y(median[last]) : worstEdge;
     if (last !== undefined || median.some(value => Math.abs(value) === Infinity))
       labels.push({c, tint, isInfinite: last === undefined, y: Math.max(top + 4, Math.min(height - bottom, end))});
@@ -183,7 +183,7 @@ function drawFocus() {
 
   // The value under the pointer, on the side that has more room.
   if (pointed === null || pointedLength === null) return;
-  const value = quartileCurves(state.m, state.a, state.e, pointed)[1][pointedLength], at = x(lengths[pointedLength]);
+  const value = quartileCurves(state.metric, state.average, state.evaluation, pointed)[1][pointedLength], at = x(lengths[pointedLength]);
   if (!isDrawable(value)) return; // a key may point at a length without a point
   const isLeft = at < width / 2;
   focus.append("circle").attr("cx", at).attr("cy", y(value)).attr("r", 4);
@@ -194,9 +194,9 @@ function drawFocus() {
 
 // The lines of the configurations in range that a logarithmic scale does not draw, or not at all lengths.
 function describeNotPositive() {
-  const lengths = lengthsOf(state.m);
+  const lengths = lengthsOf(state.metric);
   const cut = d3.range(C).filter(isIn).map(c => {
-    const median = quartileCurves(state.m, state.a, state.e, c)[1];
+    const median = quartileCurves(state.metric, state.average, state.evaluation, c)[1];
     const present = lengths.filter((_, index) => Number.isFinite(median[index]));
     const missing = lengths.filter((_, index) => Number.isFinite(median[index]) && !isDrawable(median[index]));
     if (!missing.length) return "";
@@ -220,7 +220,7 @@ function drawLegend(groups) {
   const colors = [0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",");
   if (ranked.length)
     entries.push(entry(`linear-gradient(90deg,${colors})`, "first to last by the selection lengths", {class: "ramp"}));
-  if (state.first !== null && !state.e)
+  if (state.first !== null && !state.evaluation)
     entries.push(make("span", "A solid, B dashed; band: quartiles; thin: seeds"));
   const outside = [state.first, state.second].filter(c => c !== null && !isIn(c)).map(labelWithMark);
   if (outside.length) entries.push(make("span", `${outside.join(" and ")} outside the range, drawn for the comparison`));
@@ -244,11 +244,11 @@ function drawReadout() {
   if (c === null) return box.replaceChildren(`Point at a curve, a row or a point; ${click.toLowerCase()} two to compare them.`);
   let value = "";
   if (pointedLength !== null) {
-    const curves = quartileCurves(state.m, state.a, state.e, c);
+    const curves = quartileCurves(state.metric, state.average, state.evaluation, c);
     const [low, median, high] = curves.map(values => formatNumber(values[pointedLength]));
-    value = ` at ${page.axis} ${lengthsOf(state.m)[pointedLength]}: ${median} [${low}, ${high}];`;
+    value = ` at ${page.axis} ${lengthsOf(state.metric)[pointedLength]}: ${median} [${low}, ${high}];`;
   }
-  const missing = state.e ? " Seeds are stored for the judged evaluation alone." : "";
+  const missing = state.evaluation ? " Seeds are stored for the judged evaluation alone." : "";
   let hint = pointed === null ? ` ${click} another line or row to compare it with this one.` : "";
   if (hint && state.first === c && state.second !== null)
     hint = ` Compared below with ${labelWithMark(state.second)}. ${click} another line or row to compare it as B${click === "Tap" ? "; the button below swaps A and B" : ", or click A or B to free its place for the next click"}.`;

@@ -4,16 +4,16 @@ function drawControls() {
     $(id).replaceChildren(...names.map((name, index) => make("option", name, {value: index})));
     $(id).value = chosen;
   };
-  fill("metric", page.metrics.map(({name}) => name), state.m);
-  fill("average", page.averages, state.a);
+  fill("metric", page.metrics.map(({name}) => name), state.metric);
+  fill("average", page.averages, state.average);
   for (const [id, count] of [["metric", page.metrics.length], ["average", page.averages.length], ["evaluation", page.steps.length]])
     $(id).parentElement.hidden = count < 2; // nothing to choose
   $("scale").value = state.scale;
   $("outcome").value = state.outcome;
   const slider = $("evaluation"), last = page.running ? "the latest" : "used for the ranking";
-  const evaluation = state.e ? `step ${d3.format(",")(page.steps[state.e - 1])}` : last;
+  const evaluation = state.evaluation ? `step ${d3.format(",")(page.steps[state.evaluation - 1])}` : last;
   slider.max = page.steps.length; // the judged evaluation is at the right end
-  slider.value = state.e ? state.e - 1 : page.steps.length;
+  slider.value = state.evaluation ? state.evaluation - 1 : page.steps.length;
   slider.setAttribute("aria-valuetext", evaluation);
   $("step").textContent = evaluation;
 }
@@ -34,14 +34,14 @@ function update() {
 
 const on = (id, event, change) => $(id).addEventListener(event, () => { change($(id)); update(); });
 on("metric", "change", box => {
-  state.m = +box.value;
-  if (!state.isScaleChosen) state.scale = page.metrics[state.m].log ? "log" : "linear";
+  state.metric = +box.value;
+  if (!state.isScaleChosen) state.scale = page.metrics[state.metric].log ? "log" : "linear";
 });
-on("average", "change", box => { state.a = +box.value; });
-on("scale", "change", box => { [state.scale, state.isScaleChosen] = [box.value, 1]; });
+on("average", "change", box => { state.average = +box.value; });
+on("scale", "change", box => { [state.scale, state.isScaleChosen] = [box.value, true]; });
 on("outcome", "change", box => { state.outcome = box.value; });
-on("evaluation", "input", box => { state.e = +box.value === page.steps.length ? 0 : +box.value + 1; });
-on("every", "click", () => { state.every = 1 - state.every; });
+on("evaluation", "input", box => { state.evaluation = +box.value === page.steps.length ? 0 : +box.value + 1; });
+on("every", "click", () => { state.showsAll = !state.showsAll; });
 on("clear", "click", () => { state.filters = {}; });
 document.querySelectorAll("form").forEach(form => form.addEventListener("submit", event => event.preventDefault()));
 document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener("click", event => {
@@ -81,13 +81,13 @@ addEventListener("resize", () => {
 });
 let beforePaper = {};
 addEventListener("beforeprint", () => {
-  beforePaper = {every: state.every, folded: document.querySelectorAll("details:not([open])")};
-  [isPaper, state.every] = [true, 1];
+  beforePaper = {showsAll: state.showsAll, folded: document.querySelectorAll("details:not([open])")};
+  [isPaper, state.showsAll] = [true, true];
   beforePaper.folded.forEach(details => { details.open = true; });
   update();
 });
 addEventListener("afterprint", () => {
-  [isPaper, state.every] = [false, beforePaper.every];
+  [isPaper, state.showsAll] = [false, beforePaper.showsAll];
   beforePaper.folded.forEach(details => { details.open = false; });
   update();
 });

@@ -52,8 +52,9 @@ const quartileCurves = (m, a, e, c) =>
 // What is chosen. It is kept in the address as well, so that a page that reloads itself shows the same.
 const ranked = d3.range(C).filter(c => configurations[c].rank);
 const state = {
-  m: 0, a: 0, e: 0, scale: page.metrics[0].log ? "log" : "linear", isScaleChosen: 0, first: ranked[0] ?? null, second: ranked[1] ?? null,
-  outcome: "selection", sort: "rank", down: 0, every: 0, filters: {},
+  metric: 0, average: 0, evaluation: 0, scale: page.metrics[0].log ? "log" : "linear", isScaleChosen: false,
+  first: ranked[0] ?? null, second: ranked[1] ?? null,
+  outcome: "selection", sort: "rank", isDescending: false, showsAll: false, filters: {},
 };
 const initialState = JSON.stringify(state);
 let pointed = null, pointedLength = null; // the configuration and the index of the length under the pointer
@@ -61,9 +62,9 @@ const loadState = () => {
   try {
     const saved = JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}");
     for (const key of Object.keys(state)) if (key in saved) state[key] = saved[key];
-    state.m = Math.min(state.m, page.metrics.length - 1);
-    state.a = Math.min(state.a, page.averages.length - 1);
-    state.e = Math.min(state.e, page.steps.length);
+    state.metric = Math.min(state.metric, page.metrics.length - 1);
+    state.average = Math.min(state.average, page.averages.length - 1);
+    state.evaluation = Math.min(state.evaluation, page.steps.length);
     for (const key of ["first", "second"]) { // saved by label: an index changes with the ranks
       const c = configurations.findIndex(({label}) => label === saved[key]);
       if (key in saved) state[key] = c < 0 ? null : c;
@@ -105,7 +106,7 @@ const shorten = value => {
 };
 const formatMetric = (metric, average) => average === "raw" ? metric : `${metric} (${average})`;
 const judgedName = formatMetric(page.judged.metric, page.judged.average);
-const metricName = () => formatMetric(page.metrics[state.m].name, page.averages[state.a]);
+const metricName = () => formatMetric(page.metrics[state.metric].name, page.averages[state.average]);
 const groupsOf = (c, m) => page.groups[configurations[c].groups[page.metrics[m].name]] || {};
 const describeLengths = group => { // of the judged metric, such as " 8-19"; empty if configurations have different ones
   const texts = new Set(d3.range(C).map(c => formatRanges(groupsOf(c, 0)[group] || [])));
@@ -249,7 +250,7 @@ function pointByKey(event) {
     point(next, pointedLength);
     if (isRow) document.querySelector(`#table tr[data-c="${next}"]`)?.focus();
   } else if (lengthStep) { // the first step is to the first or the last length
-    const count = lengthsOf(state.m).length, index = pointedLength ?? (lengthStep > 0 ? -1 : count);
+    const count = lengthsOf(state.metric).length, index = pointedLength ?? (lengthStep > 0 ? -1 : count);
     point(pointed ?? state.first ?? order[0] ?? null, limit(index + lengthStep, count));
   } else if ((event.key === "Enter" || event.key === " ") && pointed !== null) {
     const chosen = pointed, length = pointedLength;

@@ -12,7 +12,7 @@ const areNumbers = texts => { // apart from missing values; such a column is ali
 };
 function sortedConfigurations() {
   const cells = page.table[state.sort] || page.table.rank, isText = cells.every(text => asNumber(text) === Infinity);
-  const key = isText ? c => cells[c] : c => asNumber(cells[c]), sign = state.down ? -1 : 1;
+  const key = isText ? c => cells[c] : c => asNumber(cells[c]), sign = state.isDescending ? -1 : 1;
   return d3.range(C).filter(isIn).sort((c, d) => sign * d3.ascending(key(c), key(d)) || c - d);
 }
 
@@ -48,10 +48,10 @@ function drawTable() {
   head.append(make("th"));
   for (const name of names) {
     const cell = make("th", undefined, {class: sideOf[name]}), button = make("button", name, {type: "button"});
-    if (state.sort === name) cell.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+    if (state.sort === name) cell.setAttribute("aria-sort", state.isDescending ? "descending" : "ascending");
     cell.addEventListener("click", () => { // also of the button, which keys reach
       const isFocused = document.activeElement === button;
-      state.down = state.sort === name ? 1 - state.down : 0;
+      state.isDescending = state.sort === name && !state.isDescending;
       state.sort = name;
       update();
       if (isFocused) $("table").querySelector("th[aria-sort] button").focus();
@@ -74,7 +74,7 @@ function drawTable() {
     if (quartiles) cell.append(make("small", ` [${quartiles}`));
     return cell;
   };
-  for (const c of state.every ? order : order.filter((c, index) => index < limit || markOf(c))) {
+  for (const c of state.showsAll ? order : order.filter((c, index) => index < limit || markOf(c))) {
     const row = make("tr", undefined, {"data-c": c}), cell = make("td");
     const mark = make("span", markOf(c), {class: `mark ${{A: "first", B: "second"}[markOf(c)] || "none"}`});
     if (!markOf(c)) mark.style.background = color(c);
@@ -88,8 +88,8 @@ function drawTable() {
     tbody.append(row);
   }
   makeOneStop("rows", [...tbody.rows], row => row.dataset.c);
-  const metric = page.metrics[state.m].name, isOtherAverage = page.averages[state.a] !== page.judged.average;
-  const shown = isOtherAverage ? `${metric} (${page.averages[state.a]})` : metricName(); // also "(raw)"
+  const metric = page.metrics[state.metric].name, isOtherAverage = page.averages[state.average] !== page.judged.average;
+  const shown = isOtherAverage ? `${metric} (${page.averages[state.average]})` : metricName(); // also "(raw)"
   const kept = describeFilters(), others = metricName() === judgedName ? "" : `, not ${shown} of the curves`;
   table.replaceChildren(make("caption", `${judgedName}, the metric of the objective${others}${kept && `; ${kept}`}`), thead, tbody);
 
@@ -99,7 +99,7 @@ function drawTable() {
   $("beyond").hidden = !beyond.length;
   $("beyond").textContent = `Scroll the table sideways to see ${beyond.join(", ")}.`;
   $("every").hidden = order.length <= limit;
-  $("every").textContent = state.every ? `Show the first ${limit}` : `Show all ${order.length} configurations`;
+  $("every").textContent = state.showsAll ? `Show the first ${limit}` : `Show all ${order.length} configurations`;
   $("clear").hidden = !Object.keys(state.filters).length;
 }
 
