@@ -13,6 +13,7 @@ from orchestrator.errors import NotASweep, UserError, refuse_unwritable
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.confirmation_sentences import describe_confirmed_pair
 from orchestrator.report.csv_tables import write_csv
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.tables.columns import Column, Columns, Records, make_cells
@@ -33,6 +34,7 @@ from orchestrator.results.comparing.named_comparison import NamedComparison, com
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
 from orchestrator.results.make_summary import summarize
+from orchestrator.results.read_confirmations import has_fresh_seeds, read_confirmations
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.exact_tests import ALPHA
 from orchestrator.statistics.intervals import LEVEL, MIN_FOR_MEDIAN, count_needed_values
@@ -118,7 +120,16 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     sides = (named_comparison.first, named_comparison.second)
     is_one_sweep = named_comparison.second.summary is summary
     names = [format_label(side.row.number) + ("" if is_one_sweep else f" of {side.summary.name}") for side in sides]
-    yield _render_verdict(comparisons[0], names, console, summary)
+    chosen = _name_chosen(named_comparison)
+    has_verdict = not math.isnan(comparisons[0].outcome.low)
+    scope = f"On the seeds that chose {chosen} (biased): " if chosen and has_verdict else ""
+    yield _render_verdict(comparisons[0], names, console, summary, scope, is_favoured=bool(scope))
+
+    # Fresh seeds favour neither, so their answer stands beside that of the seeds that chose one.
+    for confirmation in read_confirmations(summary) if chosen else ():
+        labels = {format_label(row.number) for row in confirmation.rows[:2]}
+        if confirmation.comparison is not None and labels == set(names):
+            yield make_sentence_text(describe_confirmed_pair(confirmation), console, summary, "bold")
     yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)
     for name, side in (("First", named_comparison.first), ("Second", named_comparison.second)):
         yield make_sentence_text(f"{name}: {_describe_configuration(side)}", console, summary)
@@ -135,19 +146,35 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     notes = list_difference_notes(comparisons)
     if len(comparisons) > 1:
         notes.append("Each group of lengths has its own p, not corrected for the number of groups.")
-    if is_one_sweep and 1 in (named_comparison.first.row.rank, named_comparison.second.row.rank):
+    if chosen:
         notes.append(
-            "One of them was ranked first by the selection lengths, so differences there favour it, and slightly so at "
+            f"{chosen} was ranked first by the selection lengths, so differences there favour it, and slightly so at "
             "other lengths. Only fresh seeds (lengthwise confirm) are unbiased."
         )
     yield from (make_sentence_text(note, console, summary, "dim") for note in notes)
 
 
+def _name_chosen(named_comparison: NamedComparison) -> str:
+    """Return the configuration that the compared seeds chose as the first of their sweep; empty for any other pair."""
+    rows = [side.row for side in (named_comparison.first, named_comparison.second)]
+    summary = named_comparison.first.summary
+    if named_comparison.second.summary is not summary or has_fresh_seeds(summary) or rows[0].score == rows[1].score:
+        return ""
+    return next((format_label(row.number) for row in rows if row.rank == 1), "")
+
+
 def _render_verdict(
-    comparison: SeedComparison, names: Sequence[str], console: Console, summary: Summary, scope: str = ""
+    comparison: SeedComparison,
+    names: Sequence[str],
+    console: Console,
+    summary: Summary,
+    scope: str = "",
+    *,
+    is_favoured: bool = False,
 ) -> RenderableType:
     """Return a verdict, after the `scope` that it is about; equal names become "First" and "Second"."""
-    return make_sentence_text(scope + describe_verdict(comparison, *_distinguish(names)), console, summary, "bold")
+    verdict = describe_verdict(comparison, *_distinguish(names), is_favoured=is_favoured)
+    return make_sentence_text(scope + verdict, console, summary, "bold")
 
 
 def _label_sides(sweep_comparison: SweepComparison, comparison: SeedComparison) -> list[str]:

@@ -112,7 +112,7 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
 
 
 def _describe_halves(summary: Summary, key: str) -> str:
-    """Return the median scores below and above the middle value of a numeric key; empty for others."""
+    """Return the median scores under and over the middle value of a numeric key; empty for others."""
     scores = [
         (row.values[key], row.score)
         for row in summary.rows
@@ -128,4 +128,4 @@ def _describe_halves(summary: Summary, key: str) -> str:
         return ""
 
     low, high = (format_number(statistics.median(half), summary.infinity_text) for half in halves)
-    return f"median score {low} below {compact_value(middle)}, {high} above; "
+    return f"median {low} if under {compact_value(middle)}, {high} if over; "

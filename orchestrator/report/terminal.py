@@ -165,7 +165,7 @@ class Screen:
             line = f"{kind.capitalize()}{first}: {texts[0]}"
             lines += textwrap.wrap(line, width, max_lines=1, placeholder=" ...") if console.is_terminal else [line]
         if (retry := advise_retry(summary.state)) and summary.status != "running":
-            lines.append(f"Retry them with: {retry}")
+            lines.append(f"Retry the crashed ones with: {retry}")
         return lines
 
 

@@ -14,7 +14,7 @@ from orchestrator.results.comparing.seed_comparisons import (
     compare_sides,
     make_question,
 )
-from orchestrator.results.confirmation import Confirmation, ConfirmationRow, match_search
+from orchestrator.results.confirmation import Confirmation, ConfirmationRow, match_search, read_search_labels
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.pack_environments import find_differing_code, record_configurations
 from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
@@ -41,6 +41,12 @@ def read_confirmations(summary: Summary) -> tuple[Confirmation, ...]:
         except LengthwiseError:
             continue
     return tuple(confirmations)
+
+
+def has_fresh_seeds(summary: Summary) -> bool:
+    """Return whether this is a confirmation on seeds that its search has not used."""
+    reused = any(confirmation.reused_seeds for confirmation in read_confirmations(summary))
+    return bool(read_search_labels(summary.state.provenance)) and not reused
 
 
 def _make_confirmation(summary: Summary, search: SweepState | None) -> Confirmation:

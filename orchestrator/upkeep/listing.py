@@ -1,4 +1,4 @@
-"""List the sweeps of a storage folder: state, finished configurations, best score, size, age."""
+"""List the sweeps of a storage folder: state, finished configurations, failed seeds, best score, size, age."""
 
 import time
 from contextlib import suppress
@@ -15,7 +15,7 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.watching.meter import format_best_score
 from orchestrator.text.wording import format_duration
 
-HEADER = ("name", "study", "state", "configurations", "best score", "size", "age", "confirms")
+HEADER = ("name", "study", "state", "configurations", "failed seeds", "best score", "size", "age", "confirms")
 _STATES = {"complete": "finished", None: "interrupted"}  # without an `end` record the driver was killed
 
 
@@ -74,6 +74,7 @@ def _make_row(folder: Path) -> tuple[str, ...]:
         state.study,
         describe_state(state),
         f"{state.configurations_done} of {count_planned(state)}",
+        f"{sum(member.status == 'failed' for member in state.members)} of {len(state.members)}",
         format_best_score(state, "-"),
         format_size(sum_file_sizes(folder)),
         f"{int(age // 86400)} d" if age >= 86400 else format_duration(age),

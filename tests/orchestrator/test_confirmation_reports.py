@@ -13,8 +13,9 @@ from rich.console import Console
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.comparisons import compare_and_show
 from orchestrator.report.confirmation_sentences import describe_confirmation_briefly
-from orchestrator.report.page.data import has_fresh_seeds, make_page_data
+from orchestrator.report.page.data import make_page_data
 from orchestrator.report.sentences import describe_best, make_answers, make_short_answer
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configuration_tables import make_identity_columns
@@ -22,7 +23,7 @@ from orchestrator.report.terminal import Screen
 from orchestrator.report.write_report import write_report
 from orchestrator.results import read_confirmations as confirmations_module
 from orchestrator.results.make_summary import summarize
-from orchestrator.results.read_confirmations import read_confirmations
+from orchestrator.results.read_confirmations import has_fresh_seeds, read_confirmations
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.sweep.confirm import plan_confirmation
 from orchestrator.tracking.run_contents import MlflowRunBuilder
@@ -130,6 +131,13 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
     (pair,) = data["confirmed_pairs"]  # beside the comparison on the seeds of the search
     assert pair["labels"] == [best, second] and clear[gain].lower() in pair["sentence"]
     assert make_page_data(child, read_curves(child.state))["confirmed_pairs"] == []
+
+    # A comparison of the two in the search does not keep the answer of the fresh seeds back.
+    screen = io.StringIO()
+    assert not [
+        *compare_and_show(state.folder, [label[1:] for label in (best, second)], Console(file=screen, width=300))
+    ]
+    assert clear[gain].lower() in screen.getvalue().lower()
 
 
 def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searched, synthetic_sweep, tmp_path):

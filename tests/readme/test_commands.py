@@ -140,6 +140,10 @@ def test_every_command_is_one_that_exists(line: str, whole: bool, own_code_forgo
         clone, _, make = line.rpartition(" && make ")
         assert clone == "git clone ADDRESS lengthwise && cd lengthwise"
         check_make(make.split())
+    elif program == "sed":
+        change, file = rest[1].split("/"), rest[2]
+        assert change[1] in (ROOT / "search_spaces/examples/start/own" / file.rpartition("/")[2]).read_text()
+        check_lengthwise(line.rpartition(" && lengthwise ")[2].split(), whole)
     elif program == "ray":
         check_ray(rest, settings)
     elif program == ".":

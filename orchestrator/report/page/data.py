@@ -23,9 +23,9 @@ from orchestrator.report.tables.configuration_tables import (
 from orchestrator.report.tables.effect_table import describe_chance, list_outcomes, list_slopes
 from orchestrator.results.analysis import explain_missing_effects, shows_effects
 from orchestrator.results.comparing.shared_streams import are_paired
-from orchestrator.results.confirmation import make_label, read_search_labels
+from orchestrator.results.confirmation import make_label
 from orchestrator.results.outcomes import get_searched_value
-from orchestrator.results.read_confirmations import read_confirmations
+from orchestrator.results.read_confirmations import has_fresh_seeds, read_confirmations
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands
@@ -81,12 +81,6 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "pairing": _classify_pairs(summary),
         **_encode_curves(summary, curves),
     }
-
-
-def has_fresh_seeds(summary: Summary) -> bool:
-    """Return whether this is a confirmation on seeds that its search has not used."""
-    reused = any(confirmation.reused_seeds for confirmation in read_confirmations(summary))
-    return bool(read_search_labels(summary.state.provenance)) and not reused
 
 
 def _list_confirmed_pairs(summary: Summary) -> Iterator[dict[str, Any]]:

@@ -166,7 +166,8 @@ def describe_verdict(
                 f"the {finished} pairs of seeds that finished; "
                 f"{format_count(outcome.both_failed, 'pair')} failed on both sides"
             )
-        return f"No difference {where}: {metric} of {first} and {second} is equal in {pairs}."
+        judged = "No difference" if finished >= MIN_FOR_MEDIAN else "No verdict"
+        return f"{judged} {where}: {metric} of {first} and {second} is equal in {pairs}."
     failed_pairs = describe_failed_pairs(outcome)
     infinity = f"; inf: {'failed seeds' if has_failed else 'never reached'}"
     has_infinite_end = math.isinf(outcome.low) or math.isinf(outcome.high)

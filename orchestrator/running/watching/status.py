@@ -51,7 +51,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("seeds", f"{counts['complete'] + counts['failed']}/{seed_count}"),
         ("seeds failed", f"{counts['failed']}{f' ({reasons})' if reasons else ''}"),
         *make_failure_rows(state),
-        *([("retry them with", retry)] if retry else []),
+        *([("retry crashed", retry)] if retry else []),
         *([("tracebacks", f"{format_command('status', state.folder)} --trace")] if retry else []),
         *_make_stopped_row(state, seed_count),
         *_make_race_rows(state),

@@ -76,7 +76,8 @@ def test_pairs_that_failed_on_both_sides_are_not_called_equal(seeds, tmp_path, s
     comparison = compare_halves(tmp_path / "both", synthetic_sweep, seeds, both)
     outcome, text = comparison.outcome, describe_verdict(comparison, "#0", "#1")
     assert (outcome.n, outcome.ties, outcome.both_failed, outcome.one_failed) == (seeds, seeds, 2, 0)
-    assert text.startswith("No difference") and f"{seeds - 2} pairs" in text and "2 pairs failed on both" in text
+    judged = "No difference" if seeds - 2 >= 6 else "No verdict"
+    assert text.startswith(judged) and f"{seeds - 2} pairs" in text and "2 pairs failed on both" in text
     assert "all" not in text.split() and "2 failed in both" in make_cells(
         [comparison], make_comparison_columns([comparison])
     )["seeds"][0]  # fmt: skip

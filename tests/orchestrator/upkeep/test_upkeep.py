@@ -43,6 +43,7 @@ def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simpl
     states = {line.split()[0]: line.split()[2] for line in lines}
     assert states == {"a": "finished", "b": "interrupted", "c": "interrupted", "d": "stopped", "e": "running"}
     assert " 2 of 2 " in lines[0] and f"{min(c.score for c in one.configurations.values()):#.3g} (#0)" in lines[0]
+    assert "failed seeds" in head and " 0 of 4 " in lines[0]
     assert " 0 of 1 " in lines[1] and "KiB" in lines[0] and lines[0].endswith(" s")
     assert unread.startswith("cannot be read: ") and "events.jsonl:1" in unread
 

@@ -174,7 +174,8 @@ function describeComparison({group, lengths, differences, difference, low, high,
   const finished = n - bothFailed, ties = countTrue(differences.map(value => value === 0));
   if (finished > 1 && ties === n) {
     const pairs = bothFailed ? `the ${finished} pairs of seeds that finished; ${bothFailed} pair${bothFailed > 1 ? "s" : ""} failed on both sides` : `all ${n} pairs of seeds`;
-    return `No difference${measured} ${at}: equal values in ${pairs}.`;
+    const judged = finished < 6 ? "No verdict" : "No difference"; // with fewer pairs there is no interval (MIN_FOR_MEDIAN)
+    return `${judged}${measured} ${at}: equal values in ${pairs}.`;
   }
   const interval = Number.isNaN(low) ? `, but ${reason}${failedPairs}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
   const signed = `${labels[0]} minus ${labels[1]}${measured} is ${formatSigned(difference)}${interval}`; // as in every table
@@ -263,10 +264,10 @@ function drawComparison() {
     table,
     ...(picture ? [make("h3", "A - B at each length"), picture, make("p", describePicture(picture), {class: "note"})] : []),
     make("p", [
-      `Differences of ${metricName()} at the judged evaluation${sign}; each row of pictures has its own scale.`,
+      `Differences of ${metricName()} at the judged evaluation${sign}; each picture of the seeds has its own scale.`,
       ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences (at least 95 % for any distribution), p is that of the exact sign test."] : []),
       page.has_fresh_seeds ? "These seeds are fresh: no search ranked by them."
-        : isFavoured ? `${configurations[ranked[0]].label} was ranked first on these same seeds, so its lead is partly luck. For a fair test: lengthwise confirm.`
+        : isFavoured ? `${configurations[ranked[0]].label} was ranked first on these same seeds, so its lead is partly luck. ${page.confirmed ? "The sentences at the top have the answer of fresh seeds." : "For a fair test: lengthwise confirm."}`
         : "Neither interval nor p is corrected for how the pair was picked.",
       ...(hasFailed ? [`A failed seed counts as the worst value (${formatNumber(failedValueOf(state.metric))}); seeds that failed in both tie.`] : []),
       ...reasons.map(reason => `${reason[0].toUpperCase()}${reason.slice(1)}.`),
