@@ -49,7 +49,7 @@ def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
     # The end of `run`, and what MLflow shows, agree with it.
     *_, diverged, crashed, retry, _, end = study.said.splitlines()
     assert rows["diverged"] in diverged and rows["crashed"] in crashed
-    assert f"lengthwise resume {state.folder} --retry-failed" in retry and retry.endswith(rows["retry them with"])
+    assert f"lengthwise resume {state.folder} --retry-failed" in retry and retry.endswith(rows["retry crashed"])
     assert re.findall(r"\d+", end) == ["0", "2", "8", "2", "2"]  # configurations, seeds, crashed, diverged
     assert [end.count(reason) for reason in ("crashed", "diverged", "but")] == [1, 1, 0]
     assert state.end_message in rows["state"] and "finished: " not in make_note(summarize(state)).lower()
@@ -63,4 +63,4 @@ def test_a_sweep_whose_first_members_all_failed_has_one_command(study: Study) ->
     study.write(script(step="raise ValueError('always')"), seeds=4)
     rows = dict(make_status_rows(study.run()))
     assert rows["state"].startswith("interrupted") and "continue with" not in rows
-    assert "--retry-failed" in rows["retry them with"] and "--accept-code-change" in rows["retry them with"]
+    assert "--retry-failed" in rows["retry crashed"] and "--accept-code-change" in rows["retry crashed"]
