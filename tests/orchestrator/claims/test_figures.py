@@ -113,8 +113,8 @@ def test_infinite_values_are_beyond_the_finite_ones(put: Put, monkeypatch: pytes
     steps = {4: [100.0, 200.0, 300.0, np.inf, 100.0, 200.0], 8: [400.0] * 4 + [np.inf] + [400.0]}
     arms = {f"n = {n}": {"where": {"task.size": n}} for n in (4, 8)}
     asked = claim(arms=arms, compare=list(arms), lengths="trained", metric="steps_to_exact_match", figure="seeds")
-    found = put(lambda member, *_: steps[member.task.size][member.seed], asked, seeds=6, sweep=STEPS)
-    axes, _ = axes_of(found["pre_norm"])
+    judgements = put(lambda member, *_: steps[member.task.size][member.seed], asked, seeds=6, sweep=STEPS)
+    axes, _ = axes_of(judgements["pre_norm"])
     (dots,) = [line.get_ydata() for line in axes.lines if line.get_marker() == "."]
     above, below = [line for line in axes.lines if line.get_marker() == "x"]
     assert dots.tolist() == [-300.0, -200.0, -200.0, -100.0]

@@ -275,7 +275,7 @@ def test_columns_are_named_with_or_without_blanks(rows: pd.DataFrame, tmp_path: 
     words = ["--name", "imported", "--metric", "accuracy:maximize", "--lengths", "5, 20", "--columns", "lr, width"]
     lengthwise.succeeds("import", tmp_path / "results.csv", *words, "--storage", tmp_path)
     configurations = SweepState.load(tmp_path / "imported").configurations.values()
-    assert [set(one.resolved["config"]) for one in configurations] == [{"lr", "width"}] * 2
+    assert [set(configuration.resolved["config"]) for configuration in configurations] == [{"lr", "width"}] * 2
 
 
 def test_trained_lengths_that_nobody_named_are_not_denied(rows: pd.DataFrame, imported: Import):

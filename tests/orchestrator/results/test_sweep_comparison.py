@@ -256,9 +256,11 @@ def test_nothing_is_said_of_sweeps_whose_seeds_all_failed(build):
     all_failed = {(number, seed): 10 for number in range(3) for seed in range(3)}
     first, second = (build(name, seeds=3, failed=all_failed) for name in ("first", "second"))
     together = compare_sweeps(first, second).together
-    assert together and {(one.outcome.n, one.outcome.reason) for one in together} == {(0, NO_VALUES)}
+    assert together and {(comparison.outcome.n, comparison.outcome.reason) for comparison in together} == {
+        (0, NO_VALUES)
+    }
     some = compare_sweeps(first, build("some", seeds=3)).together
-    assert NO_VALUES not in {one.outcome.reason for one in some}
+    assert NO_VALUES not in {comparison.outcome.reason for comparison in some}
 
 
 def test_unfinished_configurations_are_left_out_and_counted(build, tmp_path, synthetic_sweep):

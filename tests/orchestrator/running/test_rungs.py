@@ -180,7 +180,7 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     (effect,) = compute_score_effects(result)
     (difference,) = effect.differences
     assert result.design.survivors and effect.reason == SURVIVORS
-    assert [math.isnan(one) for one in (difference.median, difference.low, difference.p)] == [False, True, True]
+    assert [math.isnan(number) for number in (difference.median, difference.low, difference.p)] == [False, True, True]
     assert SURVIVORS in describe_effects(result)
     ends = ("low", "high", "p", "difference_low", "difference_high")
     assert all(math.isnan(line[end]) for line in make_effect_records(result) for end in ends)

@@ -204,7 +204,7 @@ def test_grid_values_are_compared_within_each_draw_and_draws_are_counted() -> No
     norm, rate = compute_effects(values, scores, design)
     assert (norm.unit, norm.n, norm.configurations, norm.test) == ("draws", 9, 27, "Friedman")
     assert [(one.value, one.against, one.n) for one in norm.differences] == [("b", "a", 9), ("c", "a", 9)]
-    assert [one.median for one in norm.differences] == pytest.approx([1.0, 2.0])
+    assert [difference.median for difference in norm.differences] == pytest.approx([1.0, 2.0])
     assert all(one.low > 0 for one in norm.differences) and norm.p < 1e-5
     assert (rate.n, rate.kind) == (9, "numeric")
     order = stats.spearmanr(range(9), [10.0 * (i * 4 % 9) + 0.1 * (i % 3) for i in range(9)]).statistic

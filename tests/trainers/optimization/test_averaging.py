@@ -117,8 +117,8 @@ def test_norm_matched_takes_a_parameter_that_is_one_number() -> None:
         [Parameter(name="scale", shape=(), std=1.0), Parameter(name="table", shape=(2, 2), std=1.0)]
     )
     theta, smooth = torch.tensor([[2.0, 1.0, 1.0, 1.0, 1.0]]), torch.tensor([[-3.0, 2.0, 2.0, 2.0, 2.0]])
-    found = NormMatched().compute_weights((smooth, smooth, smooth), theta, layout)
-    torch.testing.assert_close(found, torch.tensor([[3.0, 2.0, 2.0, 2.0, 2.0]]))
+    weights = NormMatched().compute_weights((smooth, smooth, smooth), theta, layout)
+    torch.testing.assert_close(weights, torch.tensor([[3.0, 2.0, 2.0, 2.0, 2.0]]))
 
 
 SHARES = [

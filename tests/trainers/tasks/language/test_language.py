@@ -168,10 +168,10 @@ def test_a_text_is_planned_by_hash_and_names_the_configuration(texts, member) ->
 
 def test_windows_that_are_longer_than_the_text_are_a_problem(texts) -> None:
     texts(sizes={"train": 30, "validation": 8, "test": 60})
-    found = {problem.key: problem for problem in small(test_windows=(60,)).find_data_problems()}
-    assert set(found) == {"train_window", "test_windows"}
-    assert (found["train_window"].given, found["train_window"].allowed) == (8, "< 8")
-    assert found["test_windows"].allowed == "< 60"
+    problems_by_key = {problem.key: problem for problem in small(test_windows=(60,)).find_data_problems()}
+    assert set(problems_by_key) == {"train_window", "test_windows"}
+    assert (problems_by_key["train_window"].given, problems_by_key["train_window"].allowed) == (8, "< 8")
+    assert problems_by_key["test_windows"].allowed == "< 60"
     assert not list(small(train_window=7, test_windows=(59,)).find_data_problems())
 
 
