@@ -27,7 +27,7 @@ RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
 
 
 def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simple_curve):
-    one = synthetic_sweep(tmp_path / "a", [{}, {"model.norm": "pre"}], 2, simple_curve)
+    one = synthetic_sweep(tmp_path / "a", [{}, {"model.norm": "pre"}], 2, simple_curve, {(1, 1): 10})
     synthetic_sweep(tmp_path / "b", [{}], 2, simple_curve, ended=False, spec={"search.configurations": 4})
     for name, status in (("c", "interrupted"), ("d", "stopped")):
         synthetic_sweep(tmp_path / name, [{}], 2, simple_curve, ended=False)
@@ -43,7 +43,7 @@ def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simpl
     states = {line.split()[0]: line.split()[2] for line in lines}
     assert states == {"a": "finished", "b": "interrupted", "c": "interrupted", "d": "stopped", "e": "running"}
     assert " 2 of 2 " in lines[0] and f"{min(c.score for c in one.configurations.values()):#.3g} (#0)" in lines[0]
-    assert "failed seeds" in head and " 0 of 4 " in lines[0]
+    assert "failed seeds" in head and " 1 of 4 " in lines[0]
     assert " 0 of 1 " in lines[1] and "KiB" in lines[0] and lines[0].endswith(" s")
     assert unread.startswith("cannot be read: ") and "events.jsonl:1" in unread
 
