@@ -144,10 +144,10 @@ def list_names(
 ) -> None:
     """List sweeps, or the names and keys of sweep files.
 
-    By default it lists the kinds of names.
+    By default it lists the kinds of names, with --storage the sweeps there.
     """
     # Sweeps are in a storage folder, names in the code and its imports, so each kind has an option of its own.
-    if kind == "sweeps":
+    if kind == "sweeps" or (storage is not None and kind is None):
         if imports:
             raise UserError("--import: not allowed with `lengthwise list sweeps`")
         from orchestrator.upkeep.listing import list_sweeps

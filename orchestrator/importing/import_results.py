@@ -27,6 +27,7 @@ from orchestrator.mirror.mirrored_ledger import create_ledger
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.recording import add_record
 from orchestrator.record.state.lineage import IMPORTED
+from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.session.session import Outcome, describe_end
 from orchestrator.sweep.specification import write_spec
@@ -165,7 +166,8 @@ def import_rows(
         status, message = describe_end(state)
         with interrupts.hold_signals():
             add_record(ledger, state, "end", status=status, message=message)
-    say(console, f"{state.end_status}: {state.end_message}; draw the report with: {format_command('report', folder)}")
+    ended = f"{describe_end_status(state.end_status)}: {state.end_message}"
+    say(console, f"{ended}; draw the report with: {format_command('report', folder)}")
     return Outcome(folder=folder, status=str(state.end_status), exit_code=0)
 
 

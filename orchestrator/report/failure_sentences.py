@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.report.tables.configuration_tables import compute_median_of_others
 from orchestrator.results.confirmation import make_label
+from orchestrator.results.failed_seeds import format_steps
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
@@ -35,7 +36,10 @@ class _Share:
 
 
 def describe_failed_count(summary: Summary, *, with_error: bool = True) -> str:
-    """Return how many seeds failed, with the most frequent error of those that crashed: "3 failed (1 diverged ...)"."""
+    """Return how many seeds failed, of what kind, and what the policy does with them: "3 failed (1 diverged ...)".
+
+    `with_error` adds the most frequent error of those that crashed, and the steps at which seeds diverged.
+    """
     # The exit code says nothing beside an error; all reasons are further down on the page.
     crashed = sum(row.seeds_crashed for row in summary.rows)
     diverged = summary.seeds_failed - crashed
@@ -45,7 +49,9 @@ def describe_failed_count(summary: Summary, *, with_error: bool = True) -> str:
     parts = [f"{crashed} crashed"] if crashed else []
     if crashed and reason and with_error:
         parts = [f"{crashed} crashed{', such as' if len(errors) > 1 else ':'} {reason}"]
-    parts += [f"{diverged} diverged"] if diverged else []
+    steps = {member.failed_at for member in summary.state.members if member.failed_at is not None}
+    when = f" at {format_steps(steps)}" if with_error and steps else ""
+    parts += [f"{diverged} diverged{when}"] if diverged else []
     return f"{summary.seeds_failed} failed ({'; '.join([*parts, FAILED_SEEDS[summary.objective.failed_seeds]])})"
 
 

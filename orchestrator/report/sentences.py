@@ -40,20 +40,22 @@ def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
     if not summary.rows:
         return [describe_status(summary, with_error=with_values)]
     confirmations = read_confirmations(summary)
+    lost = describe_lost(summary) if with_values else []
+    has_no_score = bool(lost) and not any(row.score is not None and math.isfinite(row.score) for row in summary.rows)
     sentences = [
         describe_status(summary, with_error=with_values),
-        describe_best(summary, with_values=with_values),
+        *(() if has_no_score else [describe_best(summary, with_values=with_values)]),
         *(
             describe_confirmation(summary, confirmation, with_scores=not with_values)
             for confirmation in (confirmations if with_values else confirmations[-1:])
         ),
         *(() if with_values or confirmations else describe_lead(summary)),
-        *(describe_lost(summary) if with_values else ()),
+        *lost,
         *describe_failures(summary, MAX_KEYS if with_values else 1),
     ]
 
-    # A confirmation has too few configurations for effects.
-    if shows_effects(summary) or not read_search_labels(summary.state.provenance):
+    # A confirmation has too few configurations for effects. That no configuration has a score is said once.
+    if not has_no_score and (shows_effects(summary) or not read_search_labels(summary.state.provenance)):
         sentences.append(describe_effects(summary, with_values=with_values))
     return sentences
 

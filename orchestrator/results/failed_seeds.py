@@ -49,11 +49,17 @@ def make_failure_rows(state: SweepState, labels: Mapping[int, str] = MappingProx
 
     rows = []
     for cause, failures in diverged.items():
-        steps = sorted({step for _, _, step in failures})
-        when = f"step {steps[0]:,}" if len(steps) == 1 else f"steps {steps[0]:,} to {steps[-1]:,}"
+        when = format_steps(step for _, _, step in failures)
         rows.append(("diverged", f"{name_seeds((label, seed) for label, seed, _ in failures)}, {cause} at {when}"))
     rows += [("crashed", f"{name_seeds(seeds)}: {error}") for error, seeds in group_errors(crashed).items()]
     return rows
+
+
+def format_steps(steps: Iterable[int]) -> str:
+    """Return the first and the last of these steps as text: "step 200", or "steps 200 to 1,000"."""
+    ordered = sorted(steps)
+    first, last = ordered[0], ordered[-1]
+    return f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
 
 
 def name_seeds(seeds: Iterable[tuple[str, int]], maximum: int = MAX_NAMED) -> str:

@@ -7,9 +7,11 @@ from typing import Any, Self
 
 from orchestrator.code.code_record import merge_file_digests
 from orchestrator.engine.environment import ENGINE, MODULE
+from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.program_defaults import add_defaults, list_program_defaults
 from orchestrator.text.wording import format_count, join_first_few, list_differing_keys
+from orchestrator.trainer_choice import name_pack
 
 Code = Mapping[str, str]  # digests of the engine, of the user's modules and of imported files, by name
 
@@ -43,8 +45,12 @@ class PackGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class PackEnvironments:
-    """All groups of packs of a sweep, the largest first, and its code records by name, the latest last."""
+    """All groups of packs of a sweep, the largest first, and its code records by name, the latest last.
 
+    `noun` is the word for a pack.
+    """
+
+    noun: str = "pack"
     groups: tuple[PackGroup, ...] = ()
     codes: Mapping[str, Mapping[str, Any]]
 
@@ -63,7 +69,8 @@ class PackEnvironments:
             for (code, name), pack_ids in ids_by_group.items()
         ]
         groups.sort(key=lambda group: -len(group.packs))
-        return cls(groups=tuple(groups), codes={code["name"]: code for code in state.codes})
+        codes = {code["name"]: code for code in state.codes}
+        return cls(noun=name_recorded_pack(state), groups=tuple(groups), codes=codes)
 
     @property
     def differing(self) -> list[str]:
@@ -85,13 +92,20 @@ class PackEnvironments:
         # Either may change results, by a changed line or by the rounding of another machine or library version.
         modules = [key.removeprefix(MODULE).strip("()") for key in self.differing if key.startswith(MODULE)]
         if changed_parts := self.changed_code or modules:
-            warnings.append(f"packs were trained with different code ({join_first_few(changed_parts)})")
+            warnings.append(f"{self.noun}s were trained with different code ({join_first_few(changed_parts)})")
         if keys := [key for key in self.differing if not key.startswith(MODULE)]:
             count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
             warnings.append(
-                f"packs ran in {format_count(count, 'environment')}, which differ in {join_first_few(keys, maximum=8)}"
+                f"{self.noun}s ran in {format_count(count, 'environment')}, which differ in "
+                f"{join_first_few(keys, maximum=8)}"
             )
-        return [f"{sentence}; for the packs see Provenance in report.html" for sentence in warnings]
+        return [f"{sentence}; the Provenance of report.html names them" for sentence in warnings]
+
+
+def name_recorded_pack(state: SweepState) -> str:
+    """Return the noun for packs of a recorded sweep."""
+    # Imported results have the section of a program, but one pack has many members.
+    return "pack" if IMPORTED in state.provenance else name_pack(state.spec)
 
 
 def _list_changed_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:

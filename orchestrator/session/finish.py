@@ -1,6 +1,7 @@
 """Finish a sweep whose packs have ended: its end record, its report and its last publication."""
 
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.session.session import Outcome, Session
 from orchestrator.tracking.publisher import Publication, Publisher
 from search_spaces import SweepSpec
@@ -9,7 +10,7 @@ from search_spaces import SweepSpec
 def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher: Publisher | None) -> Outcome:
     """Record how the sweep ended, write its report, publish it, then print the outcome and return it.
 
-    The exit code is 1 if no configuration succeeded, or packs failed; seeds that diverged are results.
+    The exit code is 1 if no configuration has a score, or packs failed; seeds that diverged are results.
     `publisher` has begun to publish the sweep; if it is None, a publisher is started here.
     """
     # The report reads the end record, so it is written first.
@@ -28,7 +29,7 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
         publisher.announce("files")
         _record_publication(session, spec, publisher.wait())
         publisher.kill()
-    session.say(f"{status}: {message}")
+    session.say(f"{describe_end_status(status)}: {message}")
     return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(state.failed_packs)))
 
 

@@ -184,9 +184,9 @@ def _describe_stop(state: SweepState, limits: Sequence[Limit]) -> tuple[str, str
 
 def describe_end(state: SweepState) -> tuple[str, str]:
     """Return the status, complete or failed, and a sentence on the configurations and their failed seeds."""
-    succeeded = sum(configuration.has_succeeded for configuration in state.configurations.values())
+    scored = sum(configuration.has_succeeded for configuration in state.configurations.values())
     pruned = sum(configuration.pruned_at is not None for configuration in state.configurations.values())
-    message = f"{succeeded} of {len(state.configurations)} configurations succeeded"
+    message = f"{scored} of {len(state.configurations)} configurations have a score"
     message += f", {pruned} were pruned" if pruned else ""
 
     # Without this a sweep whose seeds failed would end like one without failures.
@@ -194,4 +194,4 @@ def describe_end(state: SweepState) -> tuple[str, str]:
     counts = {"crashed": state.seeds_crashed, "diverged": failed - state.seeds_crashed}
     if reasons := " and ".join(f"{count} {reason}" for reason, count in counts.items() if count):
         message += f"; of {format_count(len(state.members), 'seed')} {reasons}"
-    return "complete" if succeeded else "failed", message
+    return "complete" if scored else "failed", message

@@ -8,15 +8,14 @@ from orchestrator.addresses import find_address, get_address_or_path
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.record.ledger.folders import list_sweep_folders
-from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
+from orchestrator.results.sweep_status import describe_sweep_status
 from orchestrator.running.watching.meter import format_best_score
 from orchestrator.text.wording import format_duration
 
 HEADER = ("name", "study", "state", "configurations", "failed seeds", "best score", "size", "age", "confirms")
-_STATES = {"complete": "finished", None: "interrupted"}  # without an `end` record the driver was killed
 
 
 def list_sweeps(storage: Path) -> list[str]:
@@ -43,13 +42,6 @@ def list_sweeps(storage: Path) -> list[str]:
     return [*lines, *problems]
 
 
-def describe_state(state: SweepState) -> str:
-    """Return running, finished, failed (no configuration succeeded), interrupted, or the status of its `end` record."""
-    if describe_running_driver(state.folder):
-        return "running"
-    return _STATES.get(state.end_status) or str(state.end_status)
-
-
 def sum_file_sizes(folder: Path) -> int:
     """Return the total bytes of all files in a folder."""
     total = 0
@@ -72,7 +64,7 @@ def _make_row(folder: Path) -> tuple[str, ...]:
     return (
         folder.name,
         state.study,
-        describe_state(state),
+        describe_sweep_status(state),
         f"{state.configurations_done} of {count_planned(state)}",
         f"{sum(member.status == 'failed' for member in state.members)} of {len(state.members)}",
         format_best_score(state, "-"),

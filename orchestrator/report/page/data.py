@@ -251,6 +251,7 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         ],
         "averages": averages,
         "steps": steps,
+        "judged_steps": sorted(chosen["step"].unique().tolist()) if len(chosen) else [],
         "seeds": seeds,
         "numbers": base64.b64encode(b"".join(numbers)).decode(),
     }

@@ -32,10 +32,13 @@ def make_provenance_section(summary: Summary) -> Section:
     # Packs with the same environment share a row; a large cluster could have a group for every node.
     groups, differing = environments.groups, environments.differing
     for group in groups[:MAX_GROUPS]:
-        texts[f"{format_count(len(group.packs), 'pack')}: {join_first_few(group.packs)}"] = _describe_group(
+        texts[f"{format_count(len(group.packs), environments.noun)}: {join_first_few(group.packs)}"] = _describe_group(
             group, differing
         )
-    note = [f"{len(groups) - MAX_GROUPS} more groups of packs are in the ledger"] if len(groups) > MAX_GROUPS else []
+    more = len(groups) - MAX_GROUPS
+    note = [f"{more} more groups of {environments.noun}s are in the ledger."] if more > 0 else []
+    if sum(len(group.packs) for group in groups) > len({pack_id for group in groups for pack_id in group.packs}):
+        note.append(f"A {environments.noun} that was resumed or retried with other code is in each of its rows.")
     return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=note)
 
 

@@ -11,13 +11,13 @@ from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmation import read_search_labels
 from orchestrator.results.failed_seeds import advise_retry, make_failure_rows
-from orchestrator.results.pack_environments import PackEnvironments, describe_code
+from orchestrator.results.pack_environments import PackEnvironments, describe_code, name_recorded_pack
 from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
+from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.running.watching.meter import count_seeds, count_steps, count_steps_done, format_best_score
 from orchestrator.text.wording import format_command, format_count, format_label, group_errors, join_first_few
-from orchestrator.trainer_choice import name_pack
 
 MAX_NAMED_PACKS = 4  # of the packs with the same error
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
@@ -25,7 +25,7 @@ NO_TRACE = "no traceback was kept: the process died and left none, or an earlier
 
 def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
-    members, noun = state.members, _name_pack(state)
+    members, noun = state.members, name_recorded_pack(state)
     counts = Counter(member.status for member in members)
     reasons = ", ".join(
         f"{count} {reason}"
@@ -35,11 +35,13 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     owner, seed_count = describe_running_driver(state.folder), count_seeds(state)
     done_steps = sum(count_steps_done(state).values())
     total_steps = count_steps(state)
-    status = f"running, by {owner}" if owner else state.end_status or "interrupted"
+    done_share = f"{100 * done_steps / total_steps:.0f} %" if total_steps else "none yet"
+    status = f"running, by {owner}" if owner else describe_end_status(state.end_status)
     # A stopped sweep names the command in its message; if all packs failed so far, others would fail as well.
     retry = "" if owner else advise_retry(state)
     all_failed = retry and all(pack.status == "failed" for pack in state.packs.values() if pack.has_ended)
     needs_no_resume = owner or all_failed or state.end_status in ("complete", "failed", STOPPED)
+    ended = not owner and state.end_status in ("complete", "failed")
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
 
     rows = [
@@ -57,8 +59,8 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         *_make_race_rows(state),
         (f"{noun}s", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs repacked", sentence) for sentence in describe_repackings(state.repackings)),
-        ("member-steps", f"{100 * done_steps / total_steps:.0f} %" if total_steps else "none yet"),
-        ("best so far", format_best_score(state)),
+        *([] if ended else [("member-steps", done_share)]),
+        ("best score" if ended else "best so far", format_best_score(state)),
     ]
 
     # Rows without content are left out, so that failed packs stand out.
@@ -66,16 +68,11 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         rows.append(("published at", ", ".join(state.published_at)))
     if state.codes:
         rows.append(("code", describe_code(state.codes[-1])))
-    rows += [("packs differ", sentence) for sentence in PackEnvironments.from_state(state).sentences]
+    rows += [(f"{noun}s differ", sentence) for sentence in PackEnvironments.from_state(state).sentences]
     if attempts:
-        rows.append(("failed attempts", f"{len(attempts)}, last: {attempts[-1]}"))
+        tried = sum(bool(pack.attempts) for pack in state.packs.values())
+        rows.append(("failed attempts", f"{len(attempts)} of {format_count(tried, noun)}, last: {attempts[-1]}"))
     return rows
-
-
-def _name_pack(state: SweepState) -> str:
-    """Return the noun for packs of a sweep."""
-    # Imported results have the section of a program, but one pack has many members.
-    return "pack" if IMPORTED in state.provenance else name_pack(state.spec)
 
 
 def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:
@@ -109,7 +106,7 @@ def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
 
 def make_trace_lines(state: SweepState) -> list[str]:
     """Return lines with every error that ended a pack, its traceback and its packs; similar errors are listed once."""
-    noun = _name_pack(state)
+    noun = name_recorded_pack(state)
     groups = group_errors(
         (f"{error}\n{trace or NO_TRACE}", pack.pack_id)
         for pack in state.packs.values()

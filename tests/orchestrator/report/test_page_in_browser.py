@@ -242,7 +242,7 @@ def test_effects_are_those_on_the_chosen_outcome(page):
 
 
 def test_the_evaluation_is_named_in_words(page):
-    assert page.read("document.querySelector('#step').textContent") == "used for the ranking"
+    assert page.read("document.querySelector('#step').textContent") == "step 100, used for the ranking"
     page.resize(390, 800, phone=True)
     tops = "['#evaluation', '#step'].map(id => document.querySelector(id).getBoundingClientRect())"
     slider, text = page.read(f"{tops}.map(box => [box.top, box.bottom])")
@@ -617,8 +617,16 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(
     assert tab.read(shown) == "hidden"  # no curve has a cross yet
     tab.click(f'#table tr[data-c="{place}"]')
     assert tab.read(shown) == ("visible" if failed_seeds == 1 else "hidden")
-    if failed_seeds == 1:  # its median curve is infinite, and still named
-        assert "B #3 \u00d7" in tab.read("[...document.querySelectorAll('#curves .name')].map(e => e.textContent)")
+    if failed_seeds == 1:  # its median curve is infinite, and still named, beside the seed that did not fail
+        names = "[...document.querySelectorAll('#curves .name')]"
+        assert "B #3 \u00d7, 1 failed" in tab.read(f"{names}.map(e => e.textContent)")
+        name = tab.read(f"{names}.map(e => [e.textContent[0], {at}(e)]).find(([mark]) => mark === 'B')[1]")
+        paths = f"[...document.querySelectorAll('#curves .seed[data-of=\"{place}\"]')]"
+        ends = tab.read(
+            f"{paths}.filter(e => e.getAttribute('d')).map(e => {{ const end = e.getPointAtLength(e.getTotalLength());"
+            "return end.matrixTransform(e.getScreenCTM()).y })"
+        )
+        assert len(ends) == 1 and abs(name - ends[0]) < 14
         verdict = tab.read("document.querySelector('.verdict').textContent")
         assert verdict.startswith("No verdict") and "1 of #3" in verdict and "inf" not in verdict
         for _ in range(2):  # upwards, then downwards

@@ -13,7 +13,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.failure_sentences import describe_failed_count, describe_failures, describe_lost
 from orchestrator.report.lead_sentences import describe_lead
-from orchestrator.report.sentences import describe_best, describe_status, make_short_answer
+from orchestrator.report.sentences import describe_best, describe_status, make_answers, make_short_answer
 from orchestrator.report.tables.columns import are_numbers
 from orchestrator.report.tables.configuration_tables import format_ranks, make_configuration_records
 from orchestrator.results.analysis import compute_score_effects, explain_missing_effects
@@ -63,7 +63,9 @@ def test_the_first_error_stands_beside_the_number_of_failed_seeds(tmp_path, synt
     state = synthetic_sweep(tmp_path / "died", draws(4), 2, noisy, {(2, 0): 10}, died=[0, 1])
     first, second = (pack for pack in state.packs.values() if pack.status == "failed")
     first.error = second.error = "exit code 1, before its first report: KeyError: 'x'"
-    assert describe_failed_count(summarize(state)).startswith("5 failed (4 crashed: KeyError: 'x'; 1 diverged; ")
+    assert describe_failed_count(summarize(state)).startswith(
+        "5 failed (4 crashed: KeyError: 'x'; 1 diverged at step 10; "
+    )
     second.error = "killed"
     assert "4 crashed, such as KeyError: 'x'; " in describe_failed_count(summarize(state))
     first.error = second.error = 100 * "x"
@@ -84,7 +86,10 @@ def test_a_diverged_seed_names_what_was_not_finite(tmp_path, synthetic_sweep):
 
 def test_configurations_without_any_finite_score_are_not_called_last(tmp_path, synthetic_sweep):
     lost = {(number, seed): 10 for number in range(2) for seed in range(2)}
-    (sentence,) = describe_lost(summarize(synthetic_sweep(tmp_path / "lost", draws(2), 3, noisy, lost)))
+    summary = summarize(synthetic_sweep(tmp_path / "lost", draws(2), 3, noisy, lost))
+    (sentence,) = describe_lost(summary)
+    assert [sentence] == make_answers(summary)[1:2]  # and not once more that no configuration has a score
+    assert "score" not in "".join(make_answers(summary)[2:])
     assert "Last" not in sentence and "#0 (2 of 3; " in sentence and "#1 (2 of 3; " in sentence
 
 

@@ -212,7 +212,7 @@ def test_an_address_may_have_characters_of_patterns(machine, tmp_path, lengthwis
     with machine("a"):
         open_ledger(shutil.copytree(FINISHED, find_local_copy(address))).close()
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "b")
-    assert "complete: 6 of 6 configurations succeeded" in lengthwise.succeeds("status", address).stdout
+    assert "finished: 6 of 6 configurations" in lengthwise.succeeds("status", address).stdout
 
 
 def test_configurations_of_sweeps_at_addresses_are_compared(machine, tmp_path, lengthwise):

@@ -176,7 +176,7 @@ def test_training_goes_on_while_the_storage_answers_with_errors(machines, long_s
     assert done.returncode == 0, done.stderr
     long_sweep.ended_as_if_left_alone(folder_of(machine, "errors"))
     other = next(machines)
-    assert "complete" in other("status", f"{STORAGE}/errors").stdout
+    assert "finished" in other("status", f"{STORAGE}/errors").stdout
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ function drawLengthAxis(svg, x, lengths, bottom, height) {
 
 function drawCurves() {
   const box = $("curves"), width = Math.max(280, widthOf(box)), height = Math.max(320, Math.min(innerHeight < 1000 ? 370 : 440, width * 0.46));
-  const right = hollow.length && width >= 700 ? 112 : 58, top = REACH, bottom = 42, lengths = lengthsOf(state.metric), isLog = state.scale === "log";
+  const right = hollow.length + failed.length && width >= 700 ? 128 : 58, top = REACH, bottom = 42, lengths = lengthsOf(state.metric), isLog = state.scale === "log";
   const y = (isLog ? d3.scaleLog() : d3.scaleLinear()).domain(valueRange()).range([height - bottom, top]).nice();
   const axis = d3.axisLeft(y).ticks(6).tickFormat((isLog ? logTickFormat : linearTickFormat)(y));
 
@@ -169,7 +169,10 @@ function drawFocus() {
       medians.append("path").attr("class", "end focus").style("--tint", tint)
         .attr("transform", `translate(${x(lengths[last])},${y(median[last])})`).attr("d", makeMark(c, 4.5));
     const worstEdge = page.metrics[state.metric].direction === "maximize" ? height - bottom : top; // of infinite medians
-    const end = last !== undefined ? y(median[last]) : worstEdge;
+    // Without a median, the label stands at the ends of the seeds that did not fail, if they are drawn.
+    const seedEnds = state.evaluation ? [] : configurations[c].seeds.map((_, s) => seedCurve(state.metric, state.average, c, s))
+      .map(values => values[findEnd(values)]).filter(value => value !== undefined);
+    const end = last !== undefined ? y(median[last]) : seedEnds.length ? y(d3.median(seedEnds)) : worstEdge;
     if (last !== undefined || median.some(value => Math.abs(value) === Infinity))
       labels.push({c, tint, isInfinite: last === undefined, y: Math.max(top + 4, Math.min(height - bottom, end))});
   }
@@ -179,7 +182,7 @@ function drawFocus() {
   moveApart(labels, height - bottom);
   for (const label of labels)
     focus.append("text").attr("class", "name").attr("x", width - right + 6).attr("y", label.y + 4)
-      .style("fill", label.tint).text(labelWithMark(label.c) + (label.isInfinite ? " \u00d7" : isHollow(label.c) && width >= 700 ? `, ${configurations[label.c].failed} failed` : ""));
+      .style("fill", label.tint).text(labelWithMark(label.c) + (label.isInfinite ? " \u00d7" : "") + (configurations[label.c].failed && width >= 700 ? `, ${configurations[label.c].failed} failed` : ""));
 
   // The value under the pointer, on the side that has more room.
   if (pointed === null || pointedLength === null) return;

@@ -38,7 +38,7 @@ function drawPoints() {
   box.replaceChildren();
 
   const bottom = 36, top = 8, height = 180;
-  const width = Math.max(220, Math.min((widthOf(box) - 24 * (perRow - 1)) / perRow, 340));
+  const width = Math.max(220, Math.min((widthOf(box) - 24 * (perRow - 1)) / perRow, panels.length > 1 ? 340 : 480));
   for (const [index, axis] of panels.entries()) {
     const y = outcomeScale(height - bottom - STRIP_BELOW, top + STRIP_ABOVE);
     const svg = d3.select(box).append("svg").attr("width", "100%").attr("viewBox", [0, 0, width, height])
@@ -58,12 +58,12 @@ function drawPoints() {
     svg.append("text").attr("class", "title").attr("text-anchor", "middle")
       .attr("transform", `translate(11,${(top + height - bottom) / 2}) rotate(-90)`).text(`${state.outcome}${lengths}`);
 
-    // A point for each configuration, those of A and B on top.
+    // A point for each configuration, A on top of B, which is larger, so that both are seen if they have equal values.
     const jitter = c => isSpread(axis, c) ? ((c * 7) % 11 - 5) * 1.6 : 0;
     const finished = d3.range(C).filter(c => axis.values[c] !== null && configurations[c][state.outcome] !== null);
     const describePoint = (c, value) => `${configurations[c].label}: ${axis.name} ${shorten(axis.values[c])}, ${value}`;
-    pointable(svg.append("g").selectAll("path").data(d3.sort(finished.reverse(), markOf)).join("path"))
-      .attr("class", c => `dot${isHollow(c) ? " hollow" : ""}${outClass(c)}`).style("--tint", color).attr("d", c => makeMark(c, markOf(c) ? 6 : 4.2)).attr("fill", color)
+    pointable(svg.append("g").selectAll("path").data(d3.sort(finished.reverse(), c => ["", "B", "A"].indexOf(markOf(c)))).join("path"))
+      .attr("class", c => `dot${isHollow(c) ? " hollow" : ""}${outClass(c)}`).style("--tint", color).attr("d", c => makeMark(c, ({A: 5, B: 7.5})[markOf(c)] ?? 4.2)).attr("fill", color)
       .attr("transform", c => `translate(${x(axis.values[c]) + jitter(c)},${y(configurations[c][state.outcome])})`)
       .append("title").text(c => describePoint(c, formatNumber(configurations[c][state.outcome]) + (isHollow(c) ? `, ${configurations[c].failed} failed` : "")));
 

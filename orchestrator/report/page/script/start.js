@@ -10,8 +10,9 @@ function drawControls() {
     $(id).parentElement.hidden = count < 2; // nothing to choose
   $("scale").value = state.scale;
   $("outcome").value = state.outcome;
-  const slider = $("evaluation"), last = page.running ? "the latest" : "used for the ranking";
-  const evaluation = state.evaluation ? `step ${d3.format(",")(page.steps[state.evaluation - 1])}` : last;
+  const slider = $("evaluation"), formatStep = step => `step ${d3.format(",")(step)}`;
+  const judged = page.judged_steps.length === 1 ? `${formatStep(page.judged_steps[0])}, used for the ranking` : "used for the ranking";
+  const evaluation = state.evaluation ? formatStep(page.steps[state.evaluation - 1]) : page.running ? "the latest" : judged;
   slider.max = page.steps.length; // the judged evaluation is at the right end
   slider.value = state.evaluation ? state.evaluation - 1 : page.steps.length;
   slider.setAttribute("aria-valuetext", evaluation);

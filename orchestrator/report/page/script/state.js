@@ -143,6 +143,7 @@ const isShare = m => shares[m] ??= page.metrics[m].direction === "maximize"
   && numbers.subarray(seedOffsets[m][0], seedOffsets[m][0] + page.averages.length * C * S * lengthsOf(m).length)
     .every(value => !Number.isFinite(value) || value >= 0 && value <= 1);
 function widenDomain([low, high], m) {
+  if (isShare(m) && low === high) return [0, 1];
   const least = LEAST_SPAN * (isShare(m) ? 1 : Math.max(Math.abs(low), Math.abs(high)) || 1), missing = least - (high - low);
   if (missing <= 0) return [low, high];
   const lowest = low >= 0 ? Math.max(0, low - missing / 2) : low - missing / 2;
