@@ -68,7 +68,7 @@ function drawLengthAxis(svg, x, lengths, bottom, height) {
 }
 
 function drawCurves() {
-  const box = $("curves"), width = Math.max(280, widthOf(box)), height = Math.max(320, Math.min(innerHeight < 1000 ? 370 : 440, width * 0.46));
+  const box = $("curves"), width = Math.max(280, widthOf(box)), height = Math.max(300, Math.min(innerHeight < 1000 ? 305 : 440, width * 0.46));
   const right = hollow.length + failed.length && width >= 700 ? 128 : 58, top = REACH, bottom = 42, lengths = lengthsOf(state.metric), isLog = state.scale === "log";
   const y = (isLog ? d3.scaleLog() : d3.scaleLinear()).domain(valueRange()).range([height - bottom, top]).nice();
   const axis = d3.axisLeft(y).ticks(6).tickFormat((isLog ? logTickFormat : linearTickFormat)(y));
