@@ -8,7 +8,6 @@ import errno
 import os
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -53,45 +52,43 @@ class ReachedLimit(NamedTuple):
     is_member_hours: bool
 
 
-def judge_end(
-    code: int,
-    limit: ReachedLimit | None,
-    log: Path,
-    reports: MergedReports,
-    start_step: int,
-    describe_remedy: Callable[[str], str],
-) -> bool:
-    """Return True if a program exited with RESTART_CODE, so that it is started again, else raise ProgramEnded.
+class EndedAttempt(NamedTuple):
+    """How the process of an attempt ended."""
 
-    code: its exit code, -N if signal N killed it. limit: which limit stopped it, else None. log: of this
-    attempt, in the folder of the member. reports: of all attempts. start_step: the last complete step when this attempt
-    began. describe_remedy: returns what follows the line of an error. Raises OutOfSpace or OSError if the disk is full.
+    code: int  # its exit code, -N if signal N killed it
+    limit: ReachedLimit | None  # that stopped it
+    log: Path  # in the folder of the member
+    start_step: int  # the last complete step when the attempt began
+
+
+def explain_end(attempt: EndedAttempt, reports: MergedReports) -> ProgramEnded:
+    """Return why an attempt ended before its last report, and whether to retry it; `reports` are of all attempts.
+
+    Raises OutOfSpace or OSError if the disk is full.
     """
-    completed = reports.completed_step
-    steps = reports.declared.steps
-    progress = f"after step {last} of {steps}" if (last := reports.last_step) else "before its first report"
-    if limit is None and code == RESTART_CODE:
-        return True
-
     # A full disk stops the whole sweep, because every other member would fail on it as well.
-    trace = read_log(log)
-    line = _find_error_line(trace)
-    _refuse_full_disk(log, line)
+    trace = read_log(attempt.log)
+    line = find_error_line(trace)
+    _refuse_full_disk(attempt.log, line)
 
     # Retry after a limit or a signal; not if two attempts used up their hours at the same step.
+    code, limit, completed = attempt.code, attempt.limit, reports.completed_step
+    progress = (
+        f"after step {last} of {reports.declared.steps}" if (last := reports.last_step) else "before its first report"
+    )
     if limit is not None:
-        has_stalled = limit.is_member_hours and _note_used_up_hours(log.parent, completed)
-        raise ProgramEnded(f"{limit.text}, {progress}", trace, "never" if has_stalled else "always")
+        has_stalled = limit.is_member_hours and _note_used_up_hours(attempt.log.parent, completed)
+        return ProgramEnded(f"{limit.text}, {progress}", trace, "never" if has_stalled else "always")
     if code == 0:
-        raise ProgramEnded(f"it ended {progress}, without {reports.describe_missing()}", trace, "never")
+        return ProgramEnded(f"it ended {progress}, without {reports.describe_missing()}", trace, "never")
     if code < 0:
-        raise ProgramEnded(f"killed by signal {-code}, {progress}", trace, "always")
+        return ProgramEnded(f"killed by signal {-code}, {progress}", trace, "always")
 
     # A crash before the first report may be a race between members, such as for a file that all of them create; a usage
     # error, or a mistake in the code, would only be repeated.
     may_be_race = completed == 0 and code != USAGE_ERROR and not _is_mistake(line)
-    retry: RetryRule = "always" if completed > start_step else "once" if may_be_race else "never"
-    raise ProgramEnded(f"exit code {code}, {progress}: {line}{describe_remedy(line)}", trace, retry)
+    retry: RetryRule = "always" if completed > attempt.start_step else "once" if may_be_race else "never"
+    return ProgramEnded(f"exit code {code}, {progress}: {line}", trace, retry)
 
 
 def find_report_error(log: Path) -> str | None:
@@ -123,7 +120,7 @@ def _note_used_up_hours(folder: Path, completed: int) -> bool:
     return earlier_step == step
 
 
-def _find_error_line(log: str | None) -> str:
+def find_error_line(log: str | None) -> str:
     """Return the line of a log that explains the failure: the message of the last exception, else the last line."""
     lines = (log or "").strip().splitlines() or ["its log is empty"]
     last = max((i for i, line in enumerate(lines) if line.startswith("Traceback ")), default=len(lines))

@@ -28,10 +28,12 @@ from orchestrator.interface.work import PackWork
 from orchestrator.program.command import PlaceholderValues, fill_words
 from orchestrator.program.exit_causes import (
     RESTART_CODE,
+    EndedAttempt,
     ProgramEnded,
     ReachedLimit,
+    explain_end,
+    find_error_line,
     find_report_error,
-    judge_end,
     read_log,
 )
 from orchestrator.program.member_folder import LOCK_FILE, read_attempt_number
@@ -167,14 +169,14 @@ class _MemberRun:
         self._fill_due_steps()
         if self.has_ended or self.is_stopped:
             return False
-        return judge_end(
-            code,
-            limit,
-            log,
-            self.reports,
-            self.start_step,
-            lambda line: describe_uncopied(line, *self._find_code_folders()),
-        )
+        if limit is None and code == RESTART_CODE:
+            return True
+
+        # A crash may be due to a file of the user's folder that was not copied; then say how to have it copied.
+        ended = explain_end(EndedAttempt(code, limit, log, self.start_step), self.reports)
+        is_crash = limit is None and code > 0
+        remedy = describe_uncopied(find_error_line(ended.trace), *self._find_code_folders()) if is_crash else ""
+        raise ProgramEnded(f"{ended.message}{remedy}", ended.trace, ended.retry)
 
     # A command --------------------------------------------------------------------------------------------------------
 
