@@ -34,7 +34,8 @@ from orchestrator.results.comparing.named_comparison import NamedComparison, com
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
 from orchestrator.results.make_summary import summarize
-from orchestrator.results.read_confirmations import has_fresh_seeds, read_confirmations
+from orchestrator.results.read_confirmations import read_confirmations
+from orchestrator.results.selection_bias import find_chosen, is_biased
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.exact_tests import ALPHA
 from orchestrator.statistics.intervals import LEVEL, MIN_FOR_MEDIAN, count_needed_values
@@ -120,10 +121,13 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     sides = (named_comparison.first, named_comparison.second)
     is_one_sweep = named_comparison.second.summary is summary
     names = [format_label(side.row.number) + ("" if is_one_sweep else f" of {side.summary.name}") for side in sides]
-    chosen = _name_chosen(named_comparison)
-    has_verdict = not math.isnan(comparisons[0].outcome.low)
-    scope = f"On the seeds that chose {chosen} (biased): " if chosen and has_verdict else ""
-    yield _render_verdict(comparisons[0], names, console, summary, scope, is_favoured=bool(scope))
+    chosen_row = find_chosen(summary, [side.row for side in sides]) if is_one_sweep else None
+    chosen = format_label(chosen_row.number) if chosen_row else ""
+    is_favoured = is_one_sweep and is_biased(summary, comparisons[0])
+    has_interval = not math.isnan(comparisons[0].outcome.low)
+    bias = " (biased)" if is_favoured else ""
+    scope = f"On the seeds that chose {chosen}{bias}: " if chosen and has_interval else ""
+    yield _render_verdict(comparisons[0], names, console, summary, scope, is_favoured=is_favoured)
 
     # Fresh seeds favour neither, so their answer stands beside that of the seeds that chose one.
     for confirmation in read_confirmations(summary) if chosen else ():
@@ -152,15 +156,6 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
             "other lengths. Only fresh seeds (lengthwise confirm) are unbiased."
         )
     yield from (make_sentence_text(note, console, summary, "dim") for note in notes)
-
-
-def _name_chosen(named_comparison: NamedComparison) -> str:
-    """Return the configuration that the compared seeds chose as the first of their sweep; empty for any other pair."""
-    rows = [side.row for side in (named_comparison.first, named_comparison.second)]
-    summary = named_comparison.first.summary
-    if named_comparison.second.summary is not summary or has_fresh_seeds(summary) or rows[0].score == rows[1].score:
-        return ""
-    return next((format_label(row.number) for row in rows if row.rank == 1), "")
 
 
 def _render_verdict(

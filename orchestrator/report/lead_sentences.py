@@ -1,6 +1,7 @@
 """Write the sentences that compare the first configuration with the next."""
 
 import math
+from collections.abc import Sequence
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import can_add_seeds
@@ -13,11 +14,9 @@ from orchestrator.results.comparing.seed_comparisons import (
     compare_sides,
     make_question,
 )
-from orchestrator.results.summary import Summary
-from orchestrator.text.wording import (
-    format_command,
-    format_label,
-)
+from orchestrator.results.selection_bias import is_biased
+from orchestrator.results.summary import ConfigurationResult, Summary
+from orchestrator.text.wording import format_command, format_label
 
 ENOUGH_SEEDS = 10  # an interval takes 6; with 10 one seed may differ, and a band has up to 25 lengths
 
@@ -30,14 +29,13 @@ def describe_lead(summary: Summary) -> list[str]:
     leader, rival = format_label(first.number), format_label(second.number)
     outcome = comparison.outcome
 
-    # Too few seeds for an interval need a command for more. An interval favours the first, chosen by the same seeds.
+    # Too few seeds for an interval need a command for more.
     if outcome.paired and math.isnan(outcome.low) and (more_seeds := make_extend_command(summary)):
         return [
             f"Against the next, {rival}: {outcome.reason}{describe_failed_pairs(outcome)}.",
             f"More seeds: {more_seeds}",
         ]
-    is_undecided = math.isnan(outcome.low) or comparison.verdict == "equal"
-    is_favoured = not is_undecided and first.score != second.score  # of equal scores, the number decides
+    is_favoured = is_biased(summary, comparison)
     caveat = f", on the seeds that chose {leader} (biased; run confirm)" if is_favoured else ""
     verdict = describe_verdict(comparison, leader, rival, with_metric=False, is_favoured=is_favoured)
     return [f"Against the next{caveat}: {verdict[0].lower()}{verdict[1:]}"]
@@ -48,18 +46,16 @@ def describe_lead_briefly(summary: Summary) -> str:
     if (comparison := _compare_lead(summary)) is None:
         return ""
     verdict = "too few seeds" if math.isnan(comparison.outcome.low) else comparison.verdict
-    first, second = (summary.by_config_id[config_id] for config_id in (comparison.first, comparison.second))
-    better = "better" if first.score == second.score else "ahead, on the seeds that chose it"
+    better = "ahead, on the seeds that chose it" if is_biased(summary, comparison) else "better"
     words = {"first": better, "second": "worse", "equal": "no difference"}
-    rival = format_label(second.number)
+    rival = format_label(summary.by_config_id[comparison.second].number)
     return f"Against the next, {rival}: {words.get(verdict, verdict)}."
 
 
 def _compare_lead(summary: Summary) -> SeedComparison | None:
     """Return the comparison of the first configuration with the next over their seeds; None for ties."""
-    # If all scores are equal, no configuration is first.
     rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
-    if len(rows) < 2 or all(row.score == rows[0].score for row in rows):
+    if not has_leader(rows):
         return None
     first, second = (Side(summary, row) for row in rows[:2])
     questions = (make_question(first, second, group) for group in LENGTH_GROUPS)
@@ -71,6 +67,11 @@ def _compare_lead(summary: Summary) -> SeedComparison | None:
         return compare_sides(first, second, question, FIRST_TWO)
     except LengthwiseError:  # code that is missing or not trusted; the other answers do not need it
         return None
+
+
+def has_leader(rows: Sequence[ConfigurationResult]) -> bool:
+    """Return whether one of several ranked configurations is ahead of another; False if all scores are equal."""
+    return any(row.score != rows[0].score for row in rows)
 
 
 def make_extend_command(summary: Summary) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from orchestrator.record.files.code import import_recorded
 from orchestrator.report.confirmation_sentences import describe_confirmed_pair
-from orchestrator.report.lead_sentences import make_extend_command
+from orchestrator.report.lead_sentences import has_leader, make_extend_command
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configuration_tables import (
     make_identity_columns,
@@ -30,9 +30,11 @@ from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands
 from orchestrator.results.scoring.objective import choose_evaluations
+from orchestrator.results.selection_bias import find_chosen
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, spans_decades
 from orchestrator.statistics.effects.rank_effects import is_numeric
+from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from orchestrator.text.wording import compact_value, format_label, shorten_keys
 
 MAX_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training steps are left out
@@ -52,6 +54,8 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         "folder": str(summary.folder),
         "running": summary.status == "running",
         "has_fresh_seeds": has_fresh_seeds(summary),
+        "has_leader": has_leader([row for row in summary.rows if row.rank is not None]),
+        "min_pairs": MIN_FOR_MEDIAN,
         "confirmations": len(read_confirmations(summary)),
         "confirmed": any(confirmation.comparison is not None for confirmation in read_confirmations(summary)),
         "confirmed_pairs": [*_list_confirmed_pairs(summary)],
@@ -105,6 +109,7 @@ def _describe_configuration(
         "label": make_label(summary.state.provenance, row.number),
         "rank": row.rank,
         "seeds": [*row.seeds],
+        "lost_to_first": find_chosen(summary, [summary.rows[0], row]) is summary.rows[0],
         "failed": row.seeds_failed,
         "run": row.seeds_run,
         "values": {

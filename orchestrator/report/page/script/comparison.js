@@ -22,13 +22,12 @@ const failedValueOf = m => {
   return page.judged.policy === "worst" ? worst : NaN;
 };
 
-const FEWEST_PAIRS = 6; // with an interval
 function arePaired(c, d) {
   const [seeds, others] = [configurations[c].seeds, configurations[d].seeds];
   const [i, j] = [page.pairing.classes[c], page.pairing.classes[d]];
   const shareData = i === j || page.pairing.paired.some(pair => pair.includes(i) && pair.includes(j));
   const common = seeds.filter(seed => others.includes(seed)).length;
-  return shareData && common > 0 && (common === Math.min(seeds.length, others.length) || common >= FEWEST_PAIRS);
+  return shareData && common > 0 && (common === Math.min(seeds.length, others.length) || common >= page.min_pairs);
 }
 
 // The comparison of c with d at a group of lengths; null if they have none in common. `difference`, the median
@@ -66,10 +65,10 @@ function compareSeeds(c, d, group) {
   });
   if (!n) return {...comparison, reason: "no seed has a value in both"};
   let dropped = -1; // of the sorted differences at either end
-  while (n >= FEWEST_PAIRS && 1 - 2 * binomialCdf(n, dropped + 1) >= 0.95) dropped++;
+  while (n >= page.min_pairs && 1 - 2 * binomialCdf(n, dropped + 1) >= 0.95) dropped++;
   if (dropped >= 0)
     Object.assign(comparison, {low: sorted[dropped], high: sorted[n - 1 - dropped], level: 1 - 2 * binomialCdf(n, dropped)});
-  else comparison.reason = `${n} pair${n === 1 ? " of seeds is" : "s of seeds are"} too few for an interval (at least ${FEWEST_PAIRS})`;
+  else comparison.reason = `${n} pair${n === 1 ? " of seeds is" : "s of seeds are"} too few for an interval (at least ${page.min_pairs})`;
 
   // The sign test; a difference of 0 counts for both signs.
   const rarer = Math.min(differences.filter(x => x <= 0).length, differences.filter(x => x >= 0).length);
@@ -156,8 +155,24 @@ function describePicture(picture) {
   return `Thin lines: pairs of equal seeds; thick line: their median; dashed: no difference.${note}`;
 }
 
+// Which side is better, or lower without a better direction; as `verdict` in results/comparing/seed_comparisons.py. A tie
+// of two failed seeds is no evidence that both sides are equal. "none" without an interval.
+function judge({differences, low, high, n, bothFailed}) {
+  if (Number.isNaN(low)) return "none";
+  const ties = countTrue(differences.map(value => value === 0));
+  if (low === 0 && high === 0) return !bothFailed || ties - bothFailed > Math.max(1, n - ties) ? "equal" : "inconclusive";
+  if (!(low > 0 || high < 0)) return "inconclusive";
+  return (low > 0) === (page.metrics[state.metric].direction === "maximize") ? "first" : "second";
+}
+
+// Whether the compared seeds also chose one of the two as the first of the sweep, as `find_chosen` in
+// results/selection_bias.py decides; and as `is_biased` there, whether that biases what a comparison says.
+const isOneChosen = (c, d) => [c, d].includes(ranked[0]) && [c, d].some(side => configurations[side].lost_to_first);
+const isBiased = (comparison, c, d) => isOneChosen(c, d) && !["none", "equal"].includes(judge(comparison));
+
 // One sentence on a comparison, as orchestrator/report/tables/seed_comparison_table.py begins `lengthwise compare`.
-function describeComparison({group, lengths, differences, difference, low, high, n, bothFailed, oneFailed, reason}, first, second, isFavoured = false) {
+function describeComparison(comparison, first, second) {
+  const {group, lengths, differences, difference, low, high, n, bothFailed, oneFailed, reason} = comparison;
   const labels = [configurations[first].label, configurations[second].label];
   const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
   const measured = metricName() === judgedName ? "" : ` in ${metricName()}`; // else it is that of every other sentence
@@ -174,26 +189,20 @@ function describeComparison({group, lengths, differences, difference, low, high,
   const finished = n - bothFailed, ties = countTrue(differences.map(value => value === 0));
   if (finished > 1 && ties === n) {
     const pairs = bothFailed ? `the ${finished} pairs of seeds that finished; ${bothFailed} pair${bothFailed > 1 ? "s" : ""} failed on both sides` : `all ${n} pairs of seeds`;
-    const judged = finished < 6 ? "No verdict" : "No difference"; // with fewer pairs there is no interval (MIN_FOR_MEDIAN)
+    const judged = finished < page.min_pairs ? "No verdict" : "No difference"; // with fewer pairs there is no interval
     return `${judged}${measured} ${at}: equal values in ${pairs}.`;
   }
   const interval = Number.isNaN(low) ? `, but ${reason}${failedPairs}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
   const signed = `${labels[0]} minus ${labels[1]}${measured} is ${formatSigned(difference)}${interval}`; // as in every table
-  if (!(low > 0 || high < 0)) {
-    const isEqual = low === 0 && high === 0 && (!bothFailed || ties - bothFailed > Math.max(1, n - ties));
-    const judged = Number.isNaN(low) ? "No verdict" : isEqual ? "No difference" : "Inconclusive";
-    return `${judged} ${at}: ${signed}.`;
-  }
-  const {direction} = page.metrics[state.metric], firstIsBetter = (low > 0) === (direction === "maximize");
-  const [better, worse] = firstIsBetter ? labels : labels.toReversed();
-  const relation = direction === "none" ? "lower than" : isFavoured ? "ahead of" : "better than"; // ahead: on the seeds that chose it
+  const verdict = judge(comparison), undecided = {none: "No verdict", equal: "No difference", inconclusive: "Inconclusive"};
+  if (verdict in undecided) return `${undecided[verdict]} ${at}: ${signed}.`;
+  const [better, worse] = verdict === "first" ? labels : labels.toReversed();
+  const isLower = page.metrics[state.metric].direction === "none";
+  const relation = isLower ? "lower than" : isBiased(comparison, first, second) ? "ahead of" : "better than";
   return `${better} is ${relation} ${worse} ${at}: ${signed}.`;
 }
 
 const continueSentence = sentence => sentence[0].toLowerCase() + sentence.slice(1); // after a colon
-
-// Whether the seeds compared also chose one of the two as the first; of equal scores the number decides.
-const isChosenBySeeds = (c, d) => !page.has_fresh_seeds && [c, d].includes(ranked[0]) && configurations[c].selection !== configurations[d].selection;
 
 function drawComparison() {
   const box = $("comparison"), {first, second} = state;
@@ -211,12 +220,11 @@ function drawComparison() {
     focusAgain("#comparison button");
   });
   box.replaceChildren(make("h2", `${labels[0]} against ${labels[1]}, seed by seed`));
-  const isFavoured = isChosenBySeeds(first, second);
   const isJudged = metricName() === judgedName;
   const answers = isJudged ? page.confirmed_pairs.filter(pair => labels.every(label => pair.labels.includes(label))) : [];
-  const seeds = isFavoured && page.confirmed ? `On the seeds that chose ${configurations[ranked[0]].label}: ` : answers.length ? "In the search: " : "";
   if (comparisons.length) {
-    const sentence = describeComparison(comparisons[0], first, second, isFavoured);
+    const seeds = page.confirmed && isOneChosen(first, second) ? `On the seeds that chose ${configurations[ranked[0]].label}: ` : answers.length ? "In the search: " : "";
+    const sentence = describeComparison(comparisons[0], first, second);
     const verdict = seeds ? seeds + continueSentence(sentence) : sentence;
     box.append(make("p", [verdict, ...answers.map(({sentence}) => sentence)].join(" "), {class: "verdict"}));
   }
@@ -267,7 +275,7 @@ function drawComparison() {
       `Differences of ${metricName()} at the judged evaluation${sign}; each picture of the seeds has its own scale.`,
       ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences (at least 95 % for any distribution), p is that of the exact sign test."] : []),
       page.has_fresh_seeds ? "These seeds are fresh: no search ranked by them."
-        : isFavoured ? `${configurations[ranked[0]].label} was ranked first on these same seeds, so its lead is partly luck. ${page.confirmed ? "The sentences at the top have the answer of fresh seeds." : "For a fair test: lengthwise confirm."}`
+        : isOneChosen(first, second) ? `${configurations[ranked[0]].label} was ranked first on these same seeds, so its lead is partly luck. ${page.confirmed ? "The sentences at the top have the answer of fresh seeds." : "For a fair test: lengthwise confirm."}`
         : "Neither interval nor p is corrected for how the pair was picked.",
       ...(hasFailed ? [`A failed seed counts as the worst value (${formatNumber(failedValueOf(state.metric))}); seeds that failed in both tie.`] : []),
       ...reasons.map(reason => `${reason[0].toUpperCase()}${reason.slice(1)}.`),

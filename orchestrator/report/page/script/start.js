@@ -54,11 +54,11 @@ document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener(
 if (ranked.length > 1 && !page.confirmed) {
   const lead = GROUPS.map(group => compareSeeds(ranked[0], ranked[1], group)).find(comparison => comparison !== null);
   const paragraph = make("p", undefined, {id: "lead"});
-  if (lead && ranked.some(c => configurations[c].selection !== configurations[ranked[0]].selection)) {
-    const isFavoured = isChosenBySeeds(ranked[0], ranked[1]) && (lead.low !== 0 || lead.high !== 0) && !Number.isNaN(lead.low);
+  if (lead && page.has_leader) {
+    const isFavoured = isBiased(lead, ranked[0], ranked[1]);
     const scope = page.confirmations && !page.has_fresh_seeds ? ", in the search" : "";
     const caveat = scope + (isFavoured ? `, on the seeds that chose ${configurations[ranked[0]].label}${scope ? "" : " (biased; run confirm)"}` : "");
-    const sentence = describeComparison(lead, ranked[0], ranked[1], isFavoured);
+    const sentence = describeComparison(lead, ranked[0], ranked[1]);
     paragraph.append(make("b", `Against the next${caveat}:`), ...keepTogether(` ${continueSentence(sentence)}`));
     if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
       paragraph.append(" More seeds: ", make("code", page.more_seeds));

@@ -1,0 +1,30 @@
+"""Decide whether the compared seeds favour a configuration, because they also chose it as the first of its sweep.
+
+The first of many is partly luck, so its lead on the same seeds is biased. Text calls it ahead instead of better.
+script/comparison.js decides the same for the pairs that are chosen on the page, from the data that data.py writes.
+"""
+
+import math
+from collections.abc import Sequence
+
+from orchestrator.results.comparing.seed_comparisons import SeedComparison
+from orchestrator.results.read_confirmations import has_fresh_seeds
+from orchestrator.results.summary import ConfigurationResult, Summary
+
+
+def find_chosen(summary: Summary, rows: Sequence[ConfigurationResult]) -> ConfigurationResult | None:
+    """Return which of two configurations of a sweep its seeds chose as the first; None if neither, or if fresh."""
+    first, second = rows
+    if first.score == second.score or has_fresh_seeds(summary):  # of equal scores, the number decides
+        return None
+    return next((row for row in rows if row.rank == 1), None)
+
+
+def is_biased(summary: Summary, comparison: SeedComparison) -> bool:
+    """Return whether the choice of one of two configurations by the compared seeds biases what these say.
+
+    It does not if the seeds have no interval, or have equal values.
+    """
+    rows = [summary.by_config_id[config_id] for config_id in (comparison.first, comparison.second)]
+    has_interval = not math.isnan(comparison.outcome.low)
+    return has_interval and comparison.verdict != "equal" and find_chosen(summary, rows) is not None
