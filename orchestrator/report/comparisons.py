@@ -1,10 +1,9 @@
 """Print and write the comparisons of `lengthwise compare`: of two configurations, or of sweeps with the first one."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -16,13 +15,19 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.confirmation_sentences import describe_confirmed_pair
 from orchestrator.report.csv_tables import write_csv
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
+from orchestrator.report.sweep_sentences import (
+    describe_differences,
+    describe_matching,
+    describe_noise,
+    describe_sweep,
+    distinguish_names,
+    list_differing,
+)
 from orchestrator.report.tables.columns import Column, Columns, Records, make_cells
 from orchestrator.report.tables.configuration_tables import format_ranks
 from orchestrator.report.tables.seed_comparison_table import (
     MAX_DIFFERING_LINES,
     MAX_VALUES,
-    count_pairs_needed,
-    describe_failed_pairs,
     describe_sign,
     describe_verdict,
     list_difference_notes,
@@ -37,23 +42,15 @@ from orchestrator.results.make_summary import summarize
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.selection_bias import find_chosen, is_biased
 from orchestrator.results.summary import Summary
-from orchestrator.statistics.exact_tests import ALPHA
-from orchestrator.statistics.intervals import LEVEL, MIN_FOR_MEDIAN, count_needed_values
+from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import (
     compact_pair,
     compact_value,
     format_count,
     format_label,
-    format_lengths,
-    format_number,
-    format_ranges,
-    join_first_few,
     shorten_keys,
 )
-
-MAX_DIFFERING_KEYS = 12  # in a sentence
-MAX_VALUE_CHARACTERS = 60
 
 
 def compare_and_show(
@@ -143,7 +140,7 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     values = [f"{key} {' / '.join(compact_pair(*pair))}" for key, pair in differing.items()]
     yield make_sentence_text(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, summary)
     yield ""
-    yield Text(describe_sign(comparisons, *_distinguish(names)), style="bold")
+    yield Text(describe_sign(comparisons, *distinguish_names(names)), style="bold")
     yield from _lay_out_comparisons(comparisons, [], summary, console)
 
     # The notes say what the numbers assume, and whether the same seeds chose the first of the two.
@@ -168,7 +165,7 @@ def _render_verdict(
     is_favoured: bool = False,
 ) -> RenderableType:
     """Return a verdict, after the `scope` that it is about; equal names become "First" and "Second"."""
-    verdict = describe_verdict(comparison, *_distinguish(names), is_favoured=is_favoured)
+    verdict = describe_verdict(comparison, *distinguish_names(names), is_favoured=is_favoured)
     return make_sentence_text(scope + verdict, console, summary, "bold")
 
 
@@ -178,12 +175,6 @@ def _label_sides(sweep_comparison: SweepComparison, comparison: SeedComparison) 
     return [
         f"{format_label(sweep.state.configurations[config_id].number)} of {sweep.name}" for sweep, config_id in sides
     ]
-
-
-def _distinguish(names: Sequence[str], substitutes: tuple[str, str] = ("First", "Second")) -> tuple[str, str]:
-    """Return two names, or the substitutes if they are equal."""
-    first, second = names
-    return (first, second) if first != second else substitutes
 
 
 def _advise_more_seeds(
@@ -258,11 +249,6 @@ def _list_comparisons(sweep_comparison: SweepComparison) -> list[SeedComparison]
     return [*sweep_comparison.together, *best, *sweep_comparison.by_length, *sweep_comparison.configurations]
 
 
-def describe_noise(sweep_comparison: SweepComparison) -> list[str]:
-    """Return sentences on differences beyond seed noise: at which lengths, and in which matched configurations."""
-    return [*_describe_band(sweep_comparison), *_describe_configurations(sweep_comparison)]
-
-
 def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Iterator[RenderableType]:
     """Yield the verdict, the settings in which two sweeps differ, the tables of differences, and notes."""
     # The verdict comes first; differing settings, which may explain it, precede the tables.
@@ -278,7 +264,7 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
     else:
         yield Text("No verdict: nothing can be compared.", "bold")
     for name, summary in (("First", first), ("Second", sweep_comparison.second)):
-        yield make_sentence_text(f"{name}: {_describe_sweep(summary)}", console, summary)
+        yield make_sentence_text(f"{name}: {describe_sweep(summary)}", console, summary)
     parts = {
         "Specification": sweep_comparison.specification,
         "Code": sweep_comparison.code,
@@ -286,20 +272,20 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
     }
     for title, differing in parts.items():
         if differing:
-            yield make_sentence_text(f"{title}: {_describe_differences(differing)}", console, first)
+            yield make_sentence_text(f"{title}: {describe_differences(differing)}", console, first)
     if equal := [title.lower() for title, differing in parts.items() if not differing]:
         yield make_sentence_text(f"No difference in {', '.join(equal)}", console, first)
-    yield make_sentence_text(_describe_matching(sweep_comparison), console, first)
+    yield make_sentence_text(describe_matching(sweep_comparison), console, first)
     yield ""
 
     # One table has all matched configurations together; another only the few that differ, because there may be
     # hundreds.
-    names = _distinguish([first.name, sweep_comparison.second.name])
+    names = distinguish_names([first.name, sweep_comparison.second.name])
     if sweep_comparison.together:
         yield Text(describe_sign(sweep_comparison.together, *names), style="bold")
         yield from _lay_out_comparisons(sweep_comparison.together, [], first, console)
     yield from (make_sentence_text(sentence, console, first) for sentence in describe_noise(sweep_comparison))
-    differing_pairs = _list_differing(sweep_comparison) if len(matching.pairs) > 1 else []
+    differing_pairs = list_differing(sweep_comparison) if len(matching.pairs) > 1 else []
     shown = differing_pairs[:MAX_DIFFERING_LINES]
     if shown:
         count = (
@@ -328,22 +314,6 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
     yield from (make_sentence_text(note, console, first, "dim") for note in notes)
 
 
-def _list_differing(sweep_comparison: SweepComparison) -> list[SeedComparison]:
-    """Return the matched configurations that differ after Holm's correction at the first group of lengths.
-
-    The largest difference comes first.
-    """
-    tested = _list_tested(sweep_comparison)
-    differing = [comparison for comparison in tested if comparison.holm_p < ALPHA]
-    return sorted(differing, key=lambda comparison: -abs(comparison.outcome.difference))
-
-
-def _list_tested(sweep_comparison: SweepComparison) -> list[SeedComparison]:
-    """Return the comparisons of matched configurations that have a p, at the first group of lengths."""
-    tested = [comparison for comparison in sweep_comparison.configurations if not math.isnan(comparison.holm_p)]
-    return [comparison for comparison in tested if comparison.question.group == tested[0].question.group]
-
-
 def _lay_out_comparisons(
     comparisons: Sequence[SeedComparison], names: Columns, summary: Summary, console: Console
 ) -> Iterator[RenderableType]:
@@ -365,117 +335,3 @@ def _make_name_columns(sweep_comparison: SweepComparison) -> Columns:
         )
 
     return [Column("first", partial(describe_side, 0)), Column("second", partial(describe_side, 1))]
-
-
-def _describe_sweep(summary: Summary) -> str:
-    """Return name, folder, and numbers of configurations and seeds of a sweep as text."""
-    done = f"{summary.complete_configurations} of {format_count(summary.planned_configurations, 'configuration')} done"
-    return f"{summary.name} in {summary.folder} ({done}; {summary.seeds_run} seeds ran, {summary.seeds_failed} failed)"
-
-
-def _describe_differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
-    """Return the keys with both values, "key first / second, ..."."""
-    values = [f"{key} {_shorten_value(first)} / {_shorten_value(second)}" for key, (first, second) in differing.items()]
-    return join_first_few(values, MAX_DIFFERING_KEYS)
-
-
-def _shorten_value(value: Any) -> str:
-    """Return a value as text, ascending integers as spans, cut off after MAX_VALUE_CHARACTERS."""
-    are_integers = isinstance(value, list | tuple) and value and all(type(number) is int for number in value)
-    text = format_ranges(value) if are_integers and list(value) == sorted(value) else compact_value(value)
-    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[: MAX_VALUE_CHARACTERS - 3]}..."
-
-
-def _describe_matching(sweep_comparison: SweepComparison) -> str:
-    """Return how configurations were matched, and how many are left out, as a sentence without a full stop."""
-    matching = sweep_comparison.matching
-    keys = ", ".join(shorten_keys(matching.keys).values())
-    matched = format_count(len(matching.pairs) + matching.unfinished + matching.pruned, "configuration")
-    sentence = f"{matched} with equal searched values ({keys})" if keys else f"{matched} in both, nothing was searched"
-    if matching.unmatched_keys:
-        names = ", ".join(shorten_keys(matching.unmatched_keys).values())
-        sentence = f"{matched} with equal {keys}; they also differ in {names}, which may cause any difference"
-
-    sentence += f"; only in the first: {matching.only_first}, only in the second: {matching.only_second}"
-    sentence += f"; pruned in one of them, left out: {matching.pruned}" if matching.pruned else ""
-    return sentence + (f"; not ended in both, left out: {matching.unfinished}" if matching.unfinished else "")
-
-
-def _describe_band(sweep_comparison: SweepComparison) -> Iterator[str]:
-    """Yield a sentence on the lengths at which the band excludes 0, or the reason if there is no band."""
-    # Seeds that are too few for all lengths at once may be enough for one, so say how many a band needs.
-    points = sweep_comparison.by_length
-    if not points:
-        yield "No difference against length: the matched configurations have no common lengths."
-        return
-    lengths = format_count(len(points), "length")
-    outcome = points[0].outcome
-    if not sweep_comparison.has_band:
-        missing = next(comparison.outcome for comparison in points if math.isnan(comparison.outcome.low))
-        required = count_needed_values(sweep_comparison.band_level)
-        few = missing.paired and 0 < missing.n < required
-        too_few = f"{format_count(missing.n, 'seed')} are too few for {lengths} at once (at least {required})"
-        yield f"No band against length: {too_few if few else missing.reason}."
-        return
-
-    # Either sweep may be better, at different lengths.
-    conclusive_by_name = {
-        name: [comparison for comparison in points if comparison.verdict == side]
-        for side, name in zip(("first", "second"), _name_sweeps(sweep_comparison), strict=True)
-    }
-    band = f"simultaneous {100 * LEVEL:g} % band over {lengths}, {format_count(outcome.n, 'paired seed')}"
-    band += describe_failed_pairs(outcome)
-    texts = [
-        _describe_lengths(name, conclusive, points) for name, conclusive in conclusive_by_name.items() if conclusive
-    ]
-    if texts:
-        yield f"More than seed noise ({band}): {'; '.join(texts)}."
-    else:
-        yield f"At no length is the difference more than seed noise ({band})."
-
-
-def _name_sweeps(sweep_comparison: SweepComparison) -> tuple[str, str]:
-    """Return the names of both sweeps for use in a sentence."""
-    return _distinguish(
-        [sweep_comparison.first.name, sweep_comparison.second.name], ("the first sweep", "the second sweep")
-    )
-
-
-def _describe_lengths(better: str, conclusive: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
-    """Return the lengths at which a sweep is conclusively better: "NAME is better at lengths 8-11, by up to ..."."""
-    # The largest difference decides the numbers of the sentence.
-    largest = max(conclusive, key=lambda comparison: abs(comparison.outcome.difference))
-    difference = format_number(abs(largest.outcome.difference))
-    length = largest.question.lengths[0]
-
-    # Without a better direction, name the lower sweep.
-    relation = "lower" if largest.question.direction == "none" else "better"
-    lengths = format_ranges([comparison.question.lengths[0] for comparison in conclusive])
-    scope = "all lengths" if len(conclusive) == len(points) else f"lengths {lengths}"
-    return f"{better} is {relation} at {scope}, by up to {difference} at length {length}"
-
-
-def _describe_configurations(sweep_comparison: SweepComparison) -> Iterator[str]:
-    """Yield a sentence on the matched configurations that differ after Holm's correction, at the first group."""
-    # Only comparisons with a p at the first group of lengths count.
-    tested = _list_tested(sweep_comparison)
-    if not tested:
-        return
-
-    numbers = {first.row.config_id: first.row.number for first, _ in sweep_comparison.matching.pairs}
-    differing_labels = [format_label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
-    group = tested[0].question.group
-    lengths = sorted({length for comparison in tested for length in comparison.question.lengths})
-    matched = format_count(len(tested), "matched configuration")
-    sentence = f"Of {matched} {len(differing_labels) or 'none'} {'differs' if len(differing_labels) < 2 else 'differ'}"
-    sentence += f" at the {format_lengths(lengths, f'{group} ')} with p < {ALPHA:g} after Holm's correction"
-    sign = -1 if tested[0].question.direction == "maximize" else 1
-    better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
-    verdict = "lower" if tested[0].question.direction == "none" else "better"
-    first, second = _name_sweeps(sweep_comparison)
-    count = len(differing_labels)
-    where = "there" if count == 1 else f"in {'all' if better in (0, count) else better} of them"
-    winner = f"{first if better else second} is {verdict} {where}"
-    examples = f": {join_first_few(differing_labels, 8)}; {winner}" if differing_labels else ""
-    needed = count_pairs_needed(tested)
-    yield f"{sentence}{examples}{f' (that takes {needed} pairs of seeds)' if needed else ''}."

@@ -12,7 +12,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.search import draw_sample
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.comparisons import describe_noise
+from orchestrator.report.sweep_sentences import describe_noise
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.comparing.seed_comparisons import NO_VALUES
 from orchestrator.results.comparing.sweep_comparison import TOGETHER, compare_sweeps, compute_band_level
