@@ -1,8 +1,8 @@
-"""Answer the seven questions: from the values of one or two arms to an effect with its interval and p-value."""
+"""Answer the seven questions of claims from the values of one or two arms."""
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,20 @@ from orchestrator.claims.arm_values import (
     replace_failed_by_worst,
     subtract_values,
 )
+from orchestrator.claims.seed_tests import (
+    Answer,
+    answer_mean,
+    answer_median,
+    compute_equivalence_p,
+    compute_from_rows,
+    compute_sign_p,
+    compute_with_extrapolation,
+    cover_answers,
+    describe_saturation,
+    snap_to_bounds,
+)
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import UserError
-from orchestrator.results.scoring.objective import ROUNDING
 from orchestrator.results.scoring.search_design import read_design
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.partial_effects import compute_partial_effects
@@ -32,37 +43,9 @@ from orchestrator.statistics.intervals import (
     MIN_FOR_CORRELATION,
     MIN_FOR_MEDIAN,
     compute_correlation_p,
-    estimate_mean,
-    estimate_median,
 )
 from orchestrator.statistics.quartiles import Floats
 from search_spaces.grammar.claims import Claim
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """An effect, its 95 % interval, and its two-sided p-value against `null`; missing numbers are NaN.
-
-    `n` is the number of values (`unit`: seeds or configurations), `n_trained` the number of trained ones, `n_needed`
-    the number that an interval needs. `reason` says why there is no interval in spite of enough values. If only a range
-    of the effect is known, it goes from `least_effect` to `effect`. `detail` has further numbers as text.
-    `extrapolate(n)` returns the answer for at least n seeds per arm with the same proportions of values; None if
-    unknown.
-    """
-
-    effect: float = math.nan
-    least_effect: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    p: float = math.nan
-    null: float = 0.0
-    n: int = 0
-    n_trained: int = 0
-    n_needed: int = MIN_FOR_MEDIAN
-    unit: str = "seeds"
-    detail: str = ""
-    reason: str = ""
-    extrapolate: "Callable[[int], Answer] | None" = field(default=None, compare=False)
 
 
 def answer_question(claim: Claim, sweep: SweepCurves, arms: list[ArmValues], *, learned_only: bool) -> Answer:
@@ -119,23 +102,23 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     bound = claim.no_effect_bound
     differences = subtract_values(*pair_arms(arms))
     if claim.statistic == "mean":
-        return _compute_from_rows(answer_mean, differences)
+        return compute_from_rows(answer_mean, differences)
     saturated_share = compute_saturated_share(arms) if bound is not None else 0.0
 
     # An interval within the bounds shows that there is no effect, so p is then that of the equivalence.
     def compute_answer(values: Floats) -> Answer:
-        values = values if bound is None else _snap_to_bounds(values, -bound, bound)
+        values = values if bound is None else snap_to_bounds(values, -bound, bound)
         answer = answer_median(values, null=0.0)
         if bound is not None and -bound <= answer.low and answer.high <= bound:
             return replace(
                 answer,
-                p=_compute_equivalence_p(values, -bound, bound, saturated_share),
-                detail=_describe_saturation(saturated_share),
+                p=compute_equivalence_p(values, -bound, bound, saturated_share),
+                detail=describe_saturation(saturated_share),
             )
         return answer
 
     if claim.unit is None:
-        return _compute_from_rows(compute_answer, differences)
+        return compute_from_rows(compute_answer, differences)
 
     # Configurations are independent samples only if they were drawn at random.
     design = read_design(sweep.state)
@@ -145,9 +128,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
         )
 
     units = compute_configuration_medians(differences)
-    return replace(
-        _compute_with_extrapolation(compute_answer, units), unit=design.unit, n_trained=len(arms[0].contexts)
-    )
+    return replace(compute_with_extrapolation(compute_answer, units), unit=design.unit, n_trained=len(arms[0].contexts))
 
 
 def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -167,45 +148,22 @@ def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues])
     lower, upper = center - half_width, center + half_width
 
     def compute_answer(values: Floats) -> Answer:
-        values = _snap_to_bounds(values, lower, upper)
+        values = snap_to_bounds(values, lower, upper)
         answer = answer_median(values, null=center)
         if answer.high < lower or answer.low > upper:
-            return replace(answer, p=_compute_sign_p(values, lower if answer.high < lower else upper))
+            return replace(answer, p=compute_sign_p(values, lower if answer.high < lower else upper))
         return replace(
             answer,
-            p=_compute_equivalence_p(values, lower, upper, saturated_share),
-            detail=_describe_saturation(saturated_share),
+            p=compute_equivalence_p(values, lower, upper, saturated_share),
+            detail=describe_saturation(saturated_share),
         )
 
-    return _compute_from_rows(compute_answer, rows)
-
-
-def _describe_saturation(share: float) -> str:
-    """Return a note on the share of seeds with saturated pairs; empty without any."""
-    return (
-        f"{100 * share:.0f} % of the pairs at an end of the metric or unlearned, which supports no equivalence"
-        if share
-        else ""
-    )
-
-
-def _compute_equivalence_p(values: Floats, lower: float, upper: float, saturated_share: float) -> float:
-    """Return the p-value of two one-sided sign tests against the ends of the allowed range.
-
-    The `saturated_share` of seeds with saturated pairs counts as outside.
-    """
-    if not len(values):
-        return math.nan
-
-    # Saturated seeds count as outside, rounded up; 1e-9 allows for the rounding of the share.
-    outside = math.ceil(saturated_share * len(values) - 1e-9)
-    inside_counts = (max(0, int(count) - outside) for count in ((values > lower).sum(), (values < upper).sum()))
-    return max(float(stats.binomtest(int(count), len(values), 0.5, "greater").pvalue) for count in inside_counts)
+    return compute_from_rows(compute_answer, rows)
 
 
 def _answer_bound(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the median over seeds against a bound."""
-    return _compute_from_rows(lambda values: answer_median(values, null=claim.bound or 0.0), arms[0].values)
+    return compute_from_rows(lambda values: answer_median(values, null=claim.bound or 0.0), arms[0].values)
 
 
 def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -218,7 +176,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     first, second = pair_arms(arms)
     null = choose_null(claim)
     if not claim.metric[0].startswith("steps_to_"):
-        return _compute_from_rows(lambda values: answer_median(values, null), divide_values(first, second))
+        return compute_from_rows(lambda values: answer_median(values, null), divide_values(first, second))
 
     # The smallest ratio divides the minimum of the first by the maximum of the second, the largest vice versa.
     (low_1, high_1), (low_2, high_2) = (
@@ -227,10 +185,10 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     reached = " and ".join(f"{int(np.isfinite(arm.values).sum())} of {len(arm.values)}" for arm in arms)
 
     def compute_answer(smallest: Floats, largest: Floats) -> Answer:
-        covered = _cover_answers(answer_median(smallest, null), answer_median(largest, null))
+        covered = cover_answers(answer_median(smallest, null), answer_median(largest, null))
         return replace(covered, detail=f"steps are known to one evaluation; reached by {reached}")
 
-    return _compute_with_extrapolation(
+    return compute_with_extrapolation(
         compute_answer,
         compute_seed_medians(divide_values(low_1, high_2)),
         compute_seed_medians(divide_values(high_1, low_2)),
@@ -258,7 +216,7 @@ def _answer_share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
         low, high = test.proportion_ci(0.95, method="exact")
         return Answer(effect=hits / n, low=low, high=high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}")
 
-    return _compute_with_extrapolation(compute_answer, successful.to_numpy()) if len(successful) else Answer(null=null)
+    return compute_with_extrapolation(compute_answer, successful.to_numpy()) if len(successful) else Answer(null=null)
 
 
 def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -279,7 +237,7 @@ def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> A
         detail = " against ".join(f"{hits} of {n}" for hits, n in counts)
         return Answer(effect=first - second, low=low, high=high, p=p, n=min(n for _, n in counts), detail=detail)
 
-    return _compute_with_extrapolation(compute_answer, *successes) if all(map(len, successes)) else Answer()
+    return compute_with_extrapolation(compute_answer, *successes) if all(map(len, successes)) else Answer()
 
 
 def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -378,81 +336,6 @@ def _find_successes(claim: Claim, arm: ArmValues) -> "pd.Series[bool]":
     """Return whether each seed succeeds in every configuration of an arm."""
     assert claim.success is not None
     return (reaches_threshold(claim.success, arm.values) & arm.is_learned).groupby(level="seed").all()
-
-
-def answer_median(values: Floats, null: float) -> Answer:
-    """Return the median over seeds, its interval, and the sign test against `null` without ties."""
-    values = _snap_to_bounds(values, null)
-    estimate = estimate_median(values, "seeds")
-    p = _compute_sign_p(values, null)
-    return Answer(effect=estimate.value, low=estimate.low, high=estimate.high, p=p, null=null, n=estimate.n)
-
-
-def answer_mean(values: Floats) -> Answer:
-    """Return the mean over seeds, Student's interval and test against 0; the sign test if all values are equal."""
-    # Equal values have no standard error, so the sign test decides.
-    estimate = estimate_mean(values, "seeds")
-    p = math.nan
-    if estimate.high > estimate.low:
-        p = float(stats.ttest_1samp(values, 0.0).pvalue)
-    elif not math.isnan(estimate.low):
-        p = _compute_sign_p(values, 0.0)
-    return Answer(
-        effect=estimate.value, low=estimate.low, high=estimate.high, p=p, n=estimate.n, reason=estimate.reason or ""
-    )
-
-
-def _snap_to_bounds(values: Floats, *bounds: float) -> Floats:
-    """Return the values, but the exact bound for each value that equals it up to the rounding of float32."""
-    # A curve is stored as float32, in which a value such as 0.1 is not exactly the bound of the claim.
-    for bound in bounds:
-        values = np.where(np.abs(values - bound) <= ROUNDING * abs(bound), bound, values)
-    return values
-
-
-def _compute_sign_p(values: Floats, null: float) -> float:
-    """Return the two-sided p-value of the sign test without ties."""
-    if not len(values):
-        return math.nan
-    # Seeds at the null value say nothing about the direction.
-    above, below = int((values > null).sum()), int((values < null).sum())
-    return float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
-
-
-def _compute_with_extrapolation(compute_answer: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
-    """Return the answer, with a function that computes it again for more seeds in the same proportions."""
-    return replace(
-        compute_answer(*arms), extrapolate=lambda n: compute_answer(*(_repeat_values(seeds, n) for seeds in arms))
-    )
-
-
-def _compute_from_rows(compute_answer: Callable[[Floats], Answer], rows: "pd.Series[float]") -> Answer:
-    """Return the answer of the values by context and seed; failed seeds (NaN) may have any value."""
-    if not rows.isna().any():
-        return _compute_with_extrapolation(compute_answer, compute_seed_medians(rows))
-
-    # A failed seed may have any value, so the answer covers the lowest and the highest possible.
-    lowest, highest = (compute_seed_medians(rows.fillna(end)) for end in (-math.inf, math.inf))
-    return _compute_with_extrapolation(
-        lambda low, high: _cover_answers(compute_answer(low), compute_answer(high)), lowest, highest
-    )
-
-
-def _cover_answers(lowest: Answer, highest: Answer) -> Answer:
-    """Return the answer for values between those of two answers."""
-    return replace(highest, least_effect=lowest.effect, low=lowest.low, p=max(lowest.p, highest.p))
-
-
-def _repeat_values(values: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return max(n, len(values)) sorted values with the proportions of `values`.
-
-    At a border between two values, the one farther from the median is taken.
-    """
-    # Cut the sample into n equal parts; the i-th value is the one in the middle of the i-th part.
-    count = max(n, len(values))
-    positions = (np.arange(count) + 0.5) * len(values) / count
-    indices = np.where(positions < len(values) / 2, np.ceil(positions) - 1, np.floor(positions))
-    return np.sort(values)[indices.astype(int)]
 
 
 _ANSWER_FUNCTIONS: dict[str, Callable[[Claim, SweepCurves, list[ArmValues]], Answer]] = {

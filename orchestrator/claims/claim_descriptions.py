@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from orchestrator.claims.answers import Answer
+from orchestrator.claims.seed_tests import Answer
 from orchestrator.text.wording import format_ranges
 from search_spaces.grammar.claims import Arm, Claim, Lengths, SeedThreshold
 

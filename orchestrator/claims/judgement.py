@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.claims.answers import Answer
 from orchestrator.claims.arm_values import ArmValues
+from orchestrator.claims.seed_tests import Answer
 from orchestrator.claims.sweep_curves import SweepCurves
 from search_spaces.grammar.claims import Claim
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.claims.answers import Answer, answer_question
+from orchestrator.claims.answers import answer_question
 from orchestrator.claims.archive import locate_archive, read_archive
 from orchestrator.claims.arm_values import ArmValues, read_arms
 from orchestrator.claims.judgement import (
@@ -22,6 +22,7 @@ from orchestrator.claims.judgement import (
     Judgement,
 )
 from orchestrator.claims.repeated_tests import find_judged_test, find_poolable_tests, group_tests, pool_arms
+from orchestrator.claims.seed_tests import Answer
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import LEDGER_FILE

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.claims.answers import Answer
+from orchestrator.claims.seed_tests import Answer
 from tests.orchestrator.claims.conftest import NONE, PRE, STEPS, SWEEP, Put, Value, claim, is_pre
 from trainers.config.member import MemberConfig
 

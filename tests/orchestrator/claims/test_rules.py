@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from orchestrator.claims.answers import Answer, answer_mean, answer_question
+from orchestrator.claims.answers import answer_question
 from orchestrator.claims.arm_values import ArmValues
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.repeated_tests import list_changed_keys
+from orchestrator.claims.seed_tests import Answer, answer_mean
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.verdicts import decide_verdicts, judge, judge_interval, read_sweeps
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.claims.answers import answer_median
+from orchestrator.claims.seed_tests import answer_median
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.partial_effects import Slope, compute_partial_effects
 from orchestrator.statistics.effects.rank_effects import Members, compute_effects, score_units
