@@ -6,25 +6,32 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # the current folder, whose modules could hide others
 
-from orchestrator.running.driving.interrupts import INTERRUPTED_EXIT_CODE, Interrupts
+from orchestrator.cli.command_end import report_end
+from orchestrator.running.driving.interrupts import Interrupts
 
 
 def command() -> None:
-    """Run the command line with rare garbage collection, because imports create no garbage.
+    """Run the command line with rare garbage collection, because imports create no garbage; exit with its code.
 
     Handles SIGINT and SIGTERM until the process ends.
     """
     gc.set_threshold(100_000, 50, 50)
+    code = 0
     try:
         Interrupts().install_handlers()
-        from orchestrator.cli.main import main  # takes half a second
+        from orchestrator.cli.main import app  # takes half a second
+        from orchestrator.text.consoles import make_streams_lenient
+        from orchestrator.text.redaction import mask_log_records
 
-        main()
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(INTERRUPTED_EXIT_CODE)
+        # A character that the terminal lacks must not end a run, and logs of libraries may contain passwords.
+        make_streams_lenient()
+        mask_log_records()
+        app()
+    except BaseException as end:
+        code = report_end(end)
     finally:
         gc.freeze()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,10 @@ import pytest
 from typer.main import get_command
 
 from orchestrator.cli import main as cli
+from orchestrator.cli.command_end import report_end
 from orchestrator.figures import drawing
+from orchestrator.text.consoles import make_streams_lenient
+from orchestrator.text.redaction import mask_log_records
 from tests.forks import Fork
 from tests.startup.sitecustomize import blank
 
@@ -30,6 +33,16 @@ def refused(done: subprocess.CompletedProcess[str], *texts: str) -> subprocess.C
     assert done.returncode == 2 and "Traceback" not in done.stderr, done
     assert not [text for text in texts if text not in done.stderr], done.stderr
     return done
+
+
+def run_command_line() -> None:
+    """Run the words of sys.argv as `command` does, but keep the garbage collection and signal handlers of the tests."""
+    make_streams_lenient()
+    mask_log_records()
+    try:
+        cli.app()
+    except BaseException as end:
+        sys.exit(report_end(end))
 
 
 class CommandLine:
@@ -65,8 +78,7 @@ class CommandLine:
                 patch.setenv(key, value)
             with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
                 warnings.simplefilter("default")  # as for a person: mlflow itself uses what is deprecated
-                cli.main()
-                sys.exit(0)
+                run_command_line()
         return subprocess.CompletedProcess(words, ended.value.code or 0, out.getvalue(), err.getvalue())
 
     def succeeds(self, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -6,8 +6,6 @@ orchestrator/README.md explains the exit codes.
 """
 
 import os
-import sys
-import traceback
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -19,19 +17,17 @@ from typer.core import TyperGroup
 
 from orchestrator.addresses import get_address_or_path
 from orchestrator.cli import continuing, importing, options, results, upkeep
+from orchestrator.cli.command_end import DEBUG_VARIABLE, choose_exit_code
 from orchestrator.code.provenance import PACKAGES, read_version
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
-from orchestrator.machine.exhaustion import describe_out_of_memory
 from orchestrator.record.ledger.folders import find_default_storage, has_ledger, list_sweep_folders
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.sweep.children import SweepChildren
-from orchestrator.text.consoles import LenientOutput, align_rows, make_console, make_streams_lenient, say
-from orchestrator.text.redaction import make_printable, mask_log_records
+from orchestrator.text.consoles import align_rows, make_console, say
 from orchestrator.text.wording import join_first_few
 from search_spaces import Reading, SweepFileError, SweepSpec, read_sweep
 
 MAX_LISTED_SWEEPS = 8  # in an error
-DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
 
 class _CommandGroup(TyperGroup):
@@ -188,7 +184,7 @@ def validate(
             if os.environ.get(DEBUG_VARIABLE) and not isinstance(error, SweepFileError):
                 raise
             _print_error(error.full_text if isinstance(error, SweepFileError) else f"{file}: {error}")
-            exit_codes.add(_choose_exit_code(error))
+            exit_codes.add(choose_exit_code(error))
             continue
 
         for warning in warnings:
@@ -312,42 +308,6 @@ app.add_typer(importing.app)
 app.add_typer(continuing.app)
 app.add_typer(results.app)
 app.add_typer(upkeep.app)
-
-
-def main() -> None:
-    """Run the command line; expected errors are printed as one message on stderr, without a traceback."""
-    # A character that the terminal lacks must not end a run, and logs of libraries may contain passwords.
-    make_streams_lenient()
-    mask_log_records()
-    code = 0
-    try:
-        app()
-    except SystemExit as end:  # every command ends with it, and typer turns Ctrl-C into it
-        if end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt):
-            _print_error("interrupted")
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException as error:  # the user's code may raise anything
-        if os.environ.get(DEBUG_VARIABLE):
-            sys.stderr.write(make_printable("".join(traceback.format_exception(error))))
-        elif isinstance(error, LengthwiseError | SweepFileError):
-            _print_error(error.full_text if isinstance(error, SweepFileError) else str(error))
-        elif memory := describe_out_of_memory(error):
-            sys.stderr.write(f"{make_printable(memory)}\n")  # a console would need memory
-        elif isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
-            _print_error(f"{error.filename2 or error.filename}: cannot be used: {error.strerror}")
-        else:
-            _print_error(f"internal error: {type(error).__name__}: {error}")
-            _print_error(f"to see the traceback, set {DEBUG_VARIABLE}=1")
-        code = _choose_exit_code(error)
-
-    # Output that could not be written is a failure, too.
-    sys.stdout.flush()
-    sys.exit(code or int(LenientOutput.lost))
-
-
-def _choose_exit_code(error: BaseException) -> int:
-    """Return the exit code for an error: its own, 2 for an invalid sweep file, else 1."""
-    return error.exit_code if isinstance(error, LengthwiseError) else 2 if isinstance(error, SweepFileError) else 1
 
 
 def _check_and_print_notes(reading: Reading, storage: Path | None = None) -> SweepSpec:

@@ -16,7 +16,7 @@ print([name for name in ("ray", "mlflow", "pandas", "scipy", "matplotlib") if na
 # Each verb may import what the one before it may, and more.
 VERBS = """
 import sys
-from orchestrator.cli.main import main
+from orchestrator.__main__ import command
 
 folder = sys.argv[1]
 for words, *heavy in (
@@ -26,7 +26,7 @@ for words, *heavy in (
 ):
     sys.argv[1:] = words
     try:
-        main()
+        command()
     except SystemExit as end:
         assert not end.code
     print([name for name in heavy if name in sys.modules], file=sys.stderr)

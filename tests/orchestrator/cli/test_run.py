@@ -19,7 +19,7 @@ from tests.orchestrator.running.ledgers import sets
 def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthwise, tiny, tmp_path):
     tiny.write_text(tiny.read_text().replace(", direction: minimize", ""))
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
-    program = "import sys, orchestrator.cli.main as one\ntry: one.main()\n"
+    program = "import sys, orchestrator.__main__ as one\ntry: one.command()\n"
     program += "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
     with SweepLock(tmp_path / "tiny"):
         for words, named in (

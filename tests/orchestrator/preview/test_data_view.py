@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
-from orchestrator.cli import main as cli
 from orchestrator.preview.data_view import format_examples, read_examples
+from tests.command_line import run_command_line
 from trainers.config.member import MemberConfig
 from trainers.random import Stream
 from trainers.settings import registry
@@ -56,7 +56,7 @@ def lengthwise(monkeypatch, capsys):
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["lengthwise", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            run_command_line()
         return ended.value.code, *capsys.readouterr()
 
     return run

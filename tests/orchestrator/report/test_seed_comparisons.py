@@ -15,6 +15,7 @@ from orchestrator.report.tables.seed_comparison_table import describe_verdict, m
 from orchestrator.report.write_report import read_summary, write_report
 from orchestrator.results.comparing.seed_comparisons import Side, compare_seeds, compare_sides, make_question
 from orchestrator.results.make_summary import summarize
+from tests.command_line import run_command_line
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
 GRID = {"space": {"model.norm": {"grid": ["none", "pre", "post"]}}}
@@ -148,5 +149,5 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     ):
         monkeypatch.setattr("sys.argv", ["lengthwise", "compare", str(folder), *words])
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            run_command_line()
         assert ended.value.code == 2 and said in capsys.readouterr().err

@@ -22,8 +22,8 @@ class Blind:
     def release(self): pass
 
 lock.FileLock = Blind
-from orchestrator.cli.main import main
-main()
+from orchestrator.__main__ import command
+command()
 """
 
 

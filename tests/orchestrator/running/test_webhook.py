@@ -14,6 +14,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.session.webhook import WebhookNotifier, post_fields
 from orchestrator.text.redaction import mask_webhook
 from search_spaces import dump_yaml, load_sweep
+from tests.command_line import run_command_line
 
 SECRET = "T0001/B0002/very-secret-XyZ"
 TWO = ("training.steps=20", "space={model.norm: {grid: [none, pre]}}", "search={sampler: grid}")
@@ -76,7 +77,7 @@ def test_what_is_no_address_is_refused_without_showing_it(file, given, monkeypat
     for words in (["--notify", given], ["--set", f"notify={given}"]):
         monkeypatch.setattr("sys.argv", ["lengthwise", "run", str(file), "--storage", str(tmp_path / "s"), *words])
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            run_command_line()
         said = capsys.readouterr().err
         assert ended.value.code == 2 and "not an http or https address" in said and SECRET not in said
         assert said.startswith(words[0].replace("--set", "--set notify=***") + ":")
