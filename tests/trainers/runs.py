@@ -132,7 +132,7 @@ def update_of(
         state=state,
         step=torch.tensor(step),
         rate=rate,
-        h=h,
+        hyperparameters=h,
         layout=layout or ParameterLayout([Parameter(name="all", shape=tuple(theta.shape[1:]), std=0.0)]),
         decay_mask=decay_mask,
         seeds_M=torch.arange(len(theta)),

@@ -30,11 +30,16 @@ class LossInputs:
     weights: Mapping[str, Tensor]  # the trained parameters by name, (M, ...) each
     step: Tensor  # int64 (), 1 in the first step
     steps: int  # number of training steps
-    h: Mapping[str, Tensor]  # the loss's fields with member=True, (M,) each
+    hyperparameters: Mapping[str, Tensor]  # the loss's fields with member=True, (M,) each
     target_weights: Tensor  # weight of every target in the loss of the task, (M, B, T); 0 for masked targets
     task_loss: Callable[[Tensor], tuple[Tensor, Tensor]]  # logits -> sum and weight of the task's loss, (M,) each
     average: Callable[[str], Mapping[str, Tensor]]  # label -> weights of an average before this step, no gradient
     forward: RunForward
+
+    @property
+    def h(self) -> Mapping[str, Tensor]:
+        """The name of `hyperparameters` in version 2.0.0, for classes of users."""
+        return self.hyperparameters
 
     def logits(
         self,
@@ -56,8 +61,8 @@ class LossInputs:
 class Loss(Settings, ABC):
     """Base of every loss.
 
-    A field with `member=True` may differ between the members of a pack and is passed to `compute` in `h`. passes: the
-    number of forward passes, for estimates.
+    A field with `member=True` may differ between the members of a pack; `compute` gets it in
+    `inputs.hyperparameters`. passes: the number of forward passes, for estimates.
     """
 
     passes: ClassVar[int] = 1

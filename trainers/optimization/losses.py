@@ -37,4 +37,4 @@ class RDrop(Loss):
         q = torch.log_softmax(second, dim=-1)
         divergence_MBT = ((p.exp() - q.exp()) * (p - q)).sum(dim=-1)  # p, q: log-probabilities
         divergence_M = (divergence_MBT * inputs.target_weights).sum(dim=(1, 2))
-        return loss_M + other_M + 0.5 * inputs.h["alpha"] * divergence_M, weight_M
+        return loss_M + other_M + 0.5 * inputs.hyperparameters["alpha"] * divergence_M, weight_M

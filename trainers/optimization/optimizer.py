@@ -26,7 +26,7 @@ class Update:
     state: Mapping[str, Tensor]  # the tensors that `make_initial_state` or the last update returned
     step: Tensor  # int64 (), 1 for the first update
     rate: Tensor  # learning rate after its schedule, float64 (M, 1)
-    h: Mapping[str, Tensor]  # hyperparameters of `training` and of the optimizer, (M, 1) each
+    hyperparameters: Mapping[str, Tensor]  # of `training` and of the optimizer, (M, 1) each
     layout: ParameterLayout  # which of the P columns belong to which parameter
     decay_mask: Tensor | None  # 1 where weight decay acts, else 0, (P,); None if it acts everywhere
     seeds_M: Tensor
@@ -37,18 +37,23 @@ class Update:
         """Random numbers keyed by seed and step; `stream.normal(site, shape)` is (M, *shape)."""
         return Stream(self.seeds_M, "optimizer", self.step)
 
+    @property
+    def h(self) -> Mapping[str, Tensor]:
+        """The name of `hyperparameters` in version 2.0.0, for classes of users."""
+        return self.hyperparameters
+
     def decayed_theta(self) -> Tensor:
         """Return the weights after decoupled weight decay, theta (1 - rate weight_decay), as a new tensor."""
         dtype = self.theta.dtype
-        share = (self.rate * self.h["weight_decay"]).to(dtype)
+        share = (self.rate * self.hyperparameters["weight_decay"]).to(dtype)
         return self.theta * (1.0 - (share if self.decay_mask is None else share * self.decay_mask.to(dtype)))
 
 
 class Optimizer(Settings, ABC):
     """Base of every optimizer.
 
-    A field with `member=True` may differ between members and is passed to `update` in `h`. training_keys: which of the
-    keys `betas` and `epsilon` of `training` it uses.
+    A field with `member=True` may differ between members; `update` gets it in `inputs.hyperparameters`. training_keys:
+    which of the keys `betas` and `epsilon` of `training` it uses.
     """
 
     training_keys: ClassVar[tuple[str, ...]] = ()

@@ -55,9 +55,10 @@ class Sparse(Loss):
         recorded: dict[str, list[Tensor]] = {}
         loss, weight = inputs.task_loss(inputs.logits(recorded=recorded))
         size = sum(value.abs().flatten(1).sum(dim=1) for value in inputs.weights.values())
-        penalty = inputs.h["factor"] * (inputs.step / inputs.steps) * size
+        penalty = inputs.hyperparameters["factor"] * (inputs.step / inputs.steps) * size
         for hidden in recorded.get("hidden", ()):
-            penalty = penalty + inputs.h["activity"] * hidden.square().flatten(1).mean(dim=1)
+            activity = inputs.h["activity"]  # the name of hyperparameters in 2.0.0
+            penalty = penalty + activity * hidden.square().flatten(1).mean(dim=1)
         return loss + penalty * weight, weight
 
 

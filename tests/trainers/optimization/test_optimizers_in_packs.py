@@ -45,7 +45,8 @@ class Sam(AdamW):
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         norm = torch.linalg.vector_norm(inputs.gradient, dim=1, keepdim=True)
-        worst = inputs.theta + (inputs.h["radius"] * inputs.gradient / (norm + 1e-12)).to(inputs.theta.dtype)
+        radius = inputs.hyperparameters["radius"]
+        worst = inputs.theta + (radius * inputs.gradient / (norm + 1e-12)).to(inputs.theta.dtype)
         return super().update(replace(inputs, gradient=inputs.compute_gradient(worst)))
 
     def count_operations(self, gradient: float, parameters: Any) -> float:
@@ -62,7 +63,8 @@ class Noisy(Optimizer):
 
     def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
         noise = inputs.stream.normal(0, tuple(inputs.theta.shape[1:]))
-        return inputs.theta - inputs.rate * (inputs.gradient + inputs.h["noise"] * noise), {"before": inputs.theta}
+        share = inputs.h["noise"]  # the name of hyperparameters in 2.0.0
+        return inputs.theta - inputs.rate * (inputs.gradient + share * noise), {"before": inputs.theta}
 
 
 @pytest.fixture(autouse=True)

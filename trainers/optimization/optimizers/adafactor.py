@@ -35,7 +35,7 @@ class Adafactor(Optimizer):
         state: dict[str, Tensor] = {}
         dtype = inputs.theta.dtype
         epsilon = torch.finfo(inputs.theta.dtype).eps
-        new_share = inputs.step.double() ** inputs.h["beta2_decay"]
+        new_share = inputs.step.double() ** inputs.hyperparameters["beta2_decay"]
         # As in the paper the rate is at most 1 / sqrt(step).
         rate = torch.minimum(inputs.rate, inputs.step.double() ** -0.5)
         for name, gradient in gradients.items():
@@ -56,8 +56,9 @@ class Adafactor(Optimizer):
             change = gradient * torch.rsqrt(variance.clamp(min=epsilon * epsilon))
 
             # The step is relative to the parameter; the threshold limits updates whose moments are out of date.
-            size = torch.maximum(_root_mean_square(theta[name]), inputs.h["least_scale"].to(dtype)) * rate.to(dtype)
-            factor = size / (_root_mean_square(change) / inputs.h["threshold"].to(dtype)).clamp(min=1.0)
+            least_scale = inputs.hyperparameters["least_scale"].to(dtype)
+            size = torch.maximum(_root_mean_square(theta[name]), least_scale) * rate.to(dtype)
+            factor = size / (_root_mean_square(change) / inputs.hyperparameters["threshold"].to(dtype)).clamp(min=1.0)
             weights[name] = decayed[name] - change * factor.reshape(share.shape)
         return inputs.layout.flat(weights), state
 

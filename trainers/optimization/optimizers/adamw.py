@@ -27,8 +27,8 @@ class AdamW(Optimizer):
         gradient = inputs.gradient
         m = inputs.state["m"]
         v = inputs.state["v"]
-        beta1 = inputs.h["beta1"]
-        beta2 = inputs.h["beta2"]
+        beta1 = inputs.hyperparameters["beta1"]
+        beta2 = inputs.hyperparameters["beta2"]
         t = inputs.step.double()
         correction1 = 1.0 - beta1**t
         correction2 = torch.sqrt(1.0 - beta2**t)
@@ -36,7 +36,7 @@ class AdamW(Optimizer):
         # In-place operations on new tensors: the same bits as m + (1 - beta1) (gradient - m) etc. with less memory.
         m = (gradient - m).mul_((1.0 - beta1).to(dtype)).add_(m)
         v = (v * beta2.to(dtype)).add_(((1.0 - beta2).to(dtype) * gradient).mul_(gradient))
-        scale = torch.sqrt(v).div_(correction2.to(dtype)).add_(inputs.h["epsilon"].to(dtype))
+        scale = torch.sqrt(v).div_(correction2.to(dtype)).add_(inputs.hyperparameters["epsilon"].to(dtype))
         change = (m / scale).mul_((inputs.rate / correction1).to(dtype))
         return inputs.decayed_theta().sub_(change), {"m": m, "v": v}
 

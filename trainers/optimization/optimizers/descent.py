@@ -36,8 +36,8 @@ class Sgd(Optimizer):
         """Return theta - rate b with b <- momentum b + gradient; for Nesterov theta - rate (gradient + momentum b)."""
         # Unlike decoupled decay this decay enters the momentum.
         dtype = inputs.theta.dtype
-        decay = inputs.h["weight_decay"].to(dtype)
-        momentum = inputs.h["momentum"].to(dtype)
+        decay = inputs.hyperparameters["weight_decay"].to(dtype)
+        momentum = inputs.hyperparameters["momentum"].to(dtype)
         decay_term = inputs.theta * (decay if inputs.decay_mask is None else decay * inputs.decay_mask.to(dtype))
         gradient = decay_term.add_(inputs.gradient)
 

@@ -26,6 +26,6 @@ class Lion(Optimizer):
         momentum = inputs.state["momentum"]
         direction, new_momentum = (
             momentum * beta.to(dtype) + inputs.gradient * (1.0 - beta).to(dtype)
-            for beta in (inputs.h["beta1"], inputs.h["beta2"])
+            for beta in (inputs.hyperparameters["beta1"], inputs.hyperparameters["beta2"])
         )
         return inputs.decayed_theta().sub_(inputs.rate.to(dtype) * torch.sign(direction)), {"momentum": new_momentum}

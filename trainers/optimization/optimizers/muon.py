@@ -36,7 +36,7 @@ class Muon(AdamW):
         # AdamW updates all parameters; for matrices its weights and m are replaced below, and its v is unused.
         theta, state = super().update(inputs)
         dtype = theta.dtype
-        momentum = inputs.h["momentum"].to(theta.dtype)[:, :, None]
+        momentum = inputs.hyperparameters["momentum"].to(theta.dtype)[:, :, None]
         weights = inputs.layout.views(theta)
         m = inputs.layout.views(state["m"])
         arrays = (inputs.decayed_theta(), inputs.gradient, inputs.state["m"])
