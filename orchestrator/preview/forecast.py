@@ -13,7 +13,7 @@ from orchestrator.plan import search
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.configurations import Configuration, list_trainer_warnings
 from orchestrator.plan.distributions import describe_evaluated_lengths
-from orchestrator.plan.packing.cutting import compute_makespan
+from orchestrator.plan.packing.pack_sizes import compute_makespan
 from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack
 from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, PlannedRound, count_weights_bytes, plan_rounds
 from orchestrator.preview.few_seeds import describe_few_seeds
@@ -309,7 +309,7 @@ def find_cluster(spec: SweepSpec, workers: int | None) -> Cluster:
         refuse_workers("inline", workers)
         return inline.describe_process(gpus)
 
-    # Packs are cut to the memory of a GPU, of which a pack may have only a share.
+    # Packs are made for the memory of a GPU, of which a pack may have only a share.
     if gpus:
         memory = read_gpu_memories()
         return Cluster(

@@ -102,7 +102,7 @@ def _open_driver(
     max_seconds: float | None,
 ) -> Iterator[tuple[Scheduler, SweepDriver]]:
     """Within the block, give an open scheduler and the driver of the sweep, while their progress is shown."""
-    # The scheduler is opened first: packs are cut for the workers of its cluster.
+    # The scheduler is opened first: packs are made for the workers of its cluster.
     publisher = children.publisher
     start_worker = children.workers.start_worker if children.workers else None
     with open_scheduler(scheduler_name, spec.resources, start_worker) as scheduler:

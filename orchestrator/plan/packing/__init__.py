@@ -1,1 +1,1 @@
-"""Packs: groups of members of equal structure, cut so that all workers finish together."""
+"""Packs: groups of members of equal structure, sized so that all workers finish together."""

@@ -2,8 +2,9 @@
 
 Members with the same structural key (`Member.structural_key`: every value that changes the program) can train as one
 program. `Packer` groups members by it, limits each pack to the members that fit (`resources.pack`, or memory by the
-trainer's `estimate_pack_cost`), and cuts further where the workers then finish sooner (`cutting.balance_sizes`). When
-workers come or go, or a pack runs out of memory, it repacks the members of packs that no worker has begun.
+trainer's `estimate_pack_cost`), and makes smaller packs where the workers then finish sooner
+(`pack_sizes.balance_sizes`). When workers come or go, or a pack runs out of memory, it repacks the members of packs
+that no worker has begun.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from orchestrator.interface.trainer import Member, PackCost
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.cutting import Sizes, balance_sizes, cut_members, split_evenly
+from orchestrator.plan.packing.pack_sizes import Sizes, balance_sizes, split_evenly, split_members
 from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
@@ -80,7 +81,7 @@ class Packer:
     def pack_members(self, seeds_to_pack: Iterable[SeedsToPack]) -> list[PlannedPack]:
         """Return packs of new members by structural key, the longest pack first.
 
-        With `resources.pack: auto`, a structure is cut into more packs than needed if the workers then finish sooner.
+        With `resources.pack: auto`, a structure is split into more packs than needed if the workers then finish sooner.
         """
         # The cost of a pack depends on its structure alone, so an example of each is enough.
         groups: MembersByKey = {}
@@ -92,7 +93,7 @@ class Packer:
                 member_by_structure.setdefault(example.structural_key, example)
                 groups.setdefault(example.structural_key, []).extend(members)
 
-        # Fewer, larger packs compile less often; they are cut further only if that saves time.
+        # Fewer, larger packs compile less often; they are split further only if that saves time.
         max_members = {key: self.find_max_members(member_by_structure[key]) for key in groups}
         sizes = {
             key: split_evenly(len(members), math.ceil(len(members) / max_members[key]))
@@ -104,7 +105,7 @@ class Packer:
         packs = [
             PlannedPack.from_members(key, chunk, member_by_structure[key].steps)
             for key, members in groups.items()
-            for chunk in cut_members(members, sizes[key], max_members[key])
+            for chunk in split_members(members, sizes[key], max_members[key])
         ]
         return self._sort_by_work(packs, member_by_structure)
 
@@ -118,7 +119,7 @@ class Packer:
         """Return the packs that replace `packs` for these workers, the longest first; empty if all stay as they are.
 
         A structure is repacked if one of its packs has too many members, and with `resources.pack: auto` also if all
-        packs then finish sooner (`cutting.MIN_GAIN`). `kept_packs` are the unchanged packs, each with the remaining
+        packs then finish sooner (`pack_sizes.MIN_GAIN`). `kept_packs` are the unchanged packs, each with the remaining
         share of its steps; `configurations` has the configurations of all members by config_id. Later packs are made
         for these workers, too.
         """
@@ -164,7 +165,7 @@ class Packer:
             steps = next(pack.steps for pack in packs if pack.structural_key == key)
             new_packs += [
                 PlannedPack.from_members(key, chunk, steps)
-                for chunk in cut_members(members, new_sizes[key], max_members[key])
+                for chunk in split_members(members, new_sizes[key], max_members[key])
             ]
         return self._sort_by_work(new_packs, member_by_structure)
 
@@ -205,7 +206,7 @@ class Packer:
         member_by_structure: Mapping[str, Member],
         running_work: Sequence[float] = (),
     ) -> Sizes:
-        """Return the sizes of packs by structural key, cut further where that saves time (`balance_sizes`)."""
+        """Return the sizes of packs by structural key, smaller where that saves time (`balance_sizes`)."""
         workers = max(1, self._cluster.workers)
         return balance_sizes(
             sizes,

@@ -15,7 +15,7 @@ RECORD_KINDS: Mapping[str, tuple[str, ...]] = {
     "sweep": ("name", "study", "spec", "spec_hash", "provenance"),
     "resume": ("provenance",),
     "extend": ("spec", "spec_hash", "provenance"),
-    # Work: a drawn configuration, a pack of members that train together, packs that replace others.
+    # Work: a drawn configuration, a pack of members that train together, packs that were repacked (`Repacking`).
     "configuration": ("number", "config_id", "values", "resolved", "duplicate_of", "measured"),
     "pack": ("pack_id", "structural_key", "members", "steps"),
     "recut": ("pack_ids", "packs", "workers"),

@@ -1,8 +1,7 @@
 """Packs that were repacked because the number of workers changed, or because a pack ran out of memory.
 
-The ledger calls a repacking `recut`.
-
-Packs that replace a begun pack continue from its newest checkpoint and report its evaluations again.
+The ledger calls a repacking `recut`. Packs that replace a begun pack continue from its newest checkpoint and report its
+evaluations again.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Replaying is idempotent: a repeated record changes nothing, so a resumed sweep counts nothing twice. Some records revoke
 earlier ones: `retry` reopens failed packs and a decision without survivors; `extend` and `race` reopen configurations
-that get more seeds, and `rung` prunes configurations, whose scores are removed. `recut` replaces packs by others.
+that get more seeds, and `rung` prunes configurations, whose scores are removed. `recut`, a repacking, replaces packs.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class SweepState:
                 raise self._make_damage_error(record, f"two different records plan pack {recorded.pack_id}")
             return
 
-        # A seed may be in two packs only if a recut has replaced the first.
+        # A seed may be in two packs only if a repacking has replaced the first.
         member_states = [MemberState(seed, pack_id) for _, seed in members]
         for (config_id, seed), member in zip(members, member_states, strict=True):
             configuration = self.configurations.get(config_id)
@@ -254,7 +254,7 @@ class SweepState:
         self.packs[pack_id] = PackState(pack_id, members, member_states, fields["steps"], fields["structural_key"])
 
     def _apply_recut(self, record: Record) -> None:
-        """Apply a `recut` record: replace packs that no worker has begun, or one that ran out of memory."""
+        """Apply a repacking: replace packs that no worker has begun, or one that ran out of memory."""
         try:
             new_packs, out_of_memory_pack = repackings.apply_repacking(self.packs, self.repackings, record.fields)
         except ValueError as error:

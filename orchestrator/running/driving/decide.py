@@ -29,7 +29,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class DrawGeneration:
-    """Draw the configurations with these numbers, and cut their members into packs."""
+    """Draw the configurations with these numbers, and pack their members."""
 
     numbers: range
 

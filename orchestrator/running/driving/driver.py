@@ -202,8 +202,8 @@ class SweepDriver:
         """Pass on a message of a worker to the user."""
         self._say(f"{self._describe_pack(pack_id)}: {text}")
 
-    def replace_by_smaller_packs(self, pack_id: str, error: str) -> bool:
-        """Cut the pack, and similar packs that no worker has begun, into smaller ones; return whether it was cut."""
+    def repack_after_shortage(self, pack_id: str, error: str) -> bool:
+        """Repack the pack, and similar packs that no worker has begun, into smaller ones; return whether it could."""
         pack, device = self.state.packs[pack_id], self._environments.get_device(pack_id)
         shortage = make_shortage_fields(pack, self._packer, device, error, self.running[pack_id].seconds)
         waiting = self._repack([*self.queue, pack_id], shortage) if shortage else None
@@ -339,7 +339,7 @@ class SweepDriver:
                 self.queue.append(pack.pack_id)
 
     def _repack_queue(self) -> None:
-        """Repack the queue if that shortens the sweep enough (`cutting.MIN_GAIN`)."""
+        """Repack the queue if that shortens the sweep enough (`pack_sizes.MIN_GAIN`)."""
         if (waiting := self._repack(self.queue)) is not None:
             self.queue = deque(waiting)
 
@@ -352,7 +352,7 @@ class SweepDriver:
         if repacking is None:
             return None
         fields, still_waiting = repacking
-        self.record("recut", **fields)
+        self.record("recut", **fields)  # the ledger's word for a repacking
         self._say(describe_repacking(self.state.repackings[-1]))
         return still_waiting
 

@@ -23,7 +23,7 @@ def make_repacking_fields(
     workers: WorkerPool,
     shortage: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[str]] | None:
-    """Return the fields of a `recut` record, which is a repacking, and the packs that wait after it, begun ones first.
+    """Return the fields of the record of a repacking, and the packs that wait after it, begun ones first.
 
     None if repacking gains too little; packs that a worker has begun always stay as they are. `running` has every pack
     that a worker is training, by pack_id. `shortage` has the fields of a pack that waits because it ran out of memory;

@@ -55,8 +55,8 @@ class Driver(Protocol):
     def on_notice(self, pack_id: str, text: str) -> None:
         """Called with a sentence for the user."""
 
-    def replace_by_smaller_packs(self, pack_id: str, error: str) -> bool:
-        """Called before a pack that ran out of memory is retried; returns whether smaller packs replace it."""
+    def repack_after_shortage(self, pack_id: str, error: str) -> bool:
+        """Called before a pack that ran out of memory is retried; returns whether it is repacked instead."""
 
     def on_retry(self, pack_id: str, error: str, trace: str | None) -> None:
         """Called when the pack has died and will be retried; `trace` is the traceback of an exception."""

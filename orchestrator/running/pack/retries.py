@@ -1,4 +1,4 @@
-"""Describe why a pack died, and decide what follows: it is retried, replaced by smaller packs, or fails.
+"""Describe why a pack died, and decide what follows: it is retried, repacked into smaller packs, or fails.
 
 how a pack dies                                    where it becomes a `Death`
 an exception in a worker                           `make_death`
@@ -6,7 +6,7 @@ a worker process that ends, also by its watchdog   `handle_dead_worker` of `sche
 what Ray reports                                   `with_ray.tune.make_ray_death`
 
 what follows                                       what the driver then does
-memory ran out, and smaller packs replace it       `SweepDriver.replace_by_smaller_packs`
+memory ran out, and smaller packs replace it       `SweepDriver.repack_after_shortage`
 it is retried, from its newest checkpoint          `SweepDriver.on_retry`
 its members are failed seeds, the sweep continues  `SweepDriver.on_failure`
 
@@ -57,7 +57,7 @@ class Retries:
 
         It is not retried if it has died too often, or if smaller packs replace it because memory ran out.
         """
-        if death.out_of_memory and driver.replace_by_smaller_packs(pack_id, death.message):
+        if death.out_of_memory and driver.repack_after_shortage(pack_id, death.message):
             return False
         is_retried = self.decide_retry(pack_id, death)
         (driver.on_retry if is_retried else driver.on_failure)(pack_id, death.message, death.trace)

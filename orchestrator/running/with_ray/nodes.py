@@ -173,7 +173,7 @@ class ClusterCapacity:
         if self._clock() - self._read_at < POLL_SECONDS:
             return False
 
-        # While a node has not answered, neither number changes: packs would be cut for an unknown memory.
+        # While a node has not answered, neither number changes: packs would be made for an unknown memory.
         self._read_at, previous = self._clock(), (self.count, self.bytes_per_worker)
         if self._memory is not None:
             memory = self._memory.read()

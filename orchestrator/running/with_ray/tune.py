@@ -174,7 +174,7 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
             death = Death(**result.pop("death"))
             if not death.out_of_memory:
                 self._final_deaths[pack_id] = death
-            elif self.driver.replace_by_smaller_packs(pack_id, death.message):
+            elif self.driver.repack_after_shortage(pack_id, death.message):
                 self._replaced_packs.add(pack_id)
                 trial.max_failures = 0  # the worker raises next: its process ends with all its memory
 

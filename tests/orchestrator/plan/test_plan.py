@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.plan.configurations import list_warnings, make_configurations
-from orchestrator.plan.packing.cutting import balance_sizes, compute_makespan, cut_members, split_evenly
+from orchestrator.plan.packing.pack_sizes import balance_sizes, compute_makespan, split_evenly, split_members
 from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerPool
 from search_spaces import SweepFileError, load_sweep
 from tests.orchestrator.sized_packer import SizedPacker
@@ -256,7 +256,7 @@ def test_workers_end_together_though_structures_differ_in_cost(spec):
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 9)), min_size=1, max_size=5), st.integers(1, 6))
-def test_cutting_never_ends_later_and_loses_nothing(groups, workers):
+def test_splitting_never_ends_later_and_loses_nothing(groups, workers):
     whole = {str(index): [members] for index, (members, _) in enumerate(groups)}
     largest = {str(index): 40 for index in range(len(groups))}
 
@@ -309,7 +309,7 @@ def test_cuts_cover_everything_evenly(seeds, wanted, slack):
     members = [(f"c{index}", seed) for index, count in enumerate(seeds) for seed in range(count)]
     count = min(wanted, len(members))
     largest = -(-len(members) // count) + slack
-    runs = cut_members(members, split_evenly(len(members), count), largest)
+    runs = split_members(members, split_evenly(len(members), count), largest)
     assert [member for run in runs for member in run] == members
     assert len(runs) == count and all(runs)
     assert max(map(len, runs)) <= largest
@@ -318,8 +318,8 @@ def test_cuts_cover_everything_evenly(seeds, wanted, slack):
 
 def test_a_cut_does_not_move_where_its_neighbour_would_not_fit():
     members = [(name, seed) for name, count in (("a", 2), ("b", 7), ("c", 11)) for seed in range(count)]
-    assert [len(run) for run in cut_members(members, split_evenly(20, 2), 11)] == [9, 11]  # between b and c
-    assert [len(run) for run in cut_members(members, split_evenly(20, 2), 10)] == [10, 10]
+    assert [len(run) for run in split_members(members, split_evenly(20, 2), 11)] == [9, 11]  # between b and c
+    assert [len(run) for run in split_members(members, split_evenly(20, 2), 10)] == [10, 10]
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.integers(1, 5))

@@ -275,14 +275,15 @@ def test_a_resumed_sweep_is_repacked_for_the_present_workers(stage, played) -> N
     begun, saved, *others = sorted(before.packs.values(), key=lambda pack: not pack.evaluations)
     get_checkpoint_folder(staged.folder, saved.pack_id).mkdir(parents=True)  # it may be further than the ledger says
     state = play(staged, lambda workers: 1, 4)
-    (recut,) = state.repackings
-    assert sorted(recut.old_ids) == sorted(pack.pack_id for pack in others) and recut.workers == 4
-    assert {len(state.packs[name].members) for name in recut.new_ids} == {1}
+    (repacking,) = state.repackings
+    assert sorted(repacking.old_ids) == sorted(pack.pack_id for pack in others) and repacking.workers == 4
+    assert {len(state.packs[name].members) for name in repacking.new_ids} == {1}
     assert {begun.pack_id, saved.pack_id} < state.packs.keys()
     assert keyed(state).equals(keyed(whole))
-    assert staged.said[0] == describe_repackings([recut])[0] and ("packs repacked", staged.said[0]) in make_status_rows(
-        state
-    )
+    assert staged.said[0] == describe_repackings([repacking])[0] and (
+        "packs repacked",
+        staged.said[0],
+    ) in make_status_rows(state)
     assert staged.said[0] in summarize(state).notes
 
 
@@ -349,7 +350,7 @@ def test_waiting_packs_are_repacked_for_the_memory_of_nodes_that_join(stage) -> 
     packer = Packer(on_gpus.spec, Cluster(workers=1, bytes_per_worker=small[0], description=""))
     state = one.play(packer=packer, tick=smaller)
     assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
-    (recut,) = state.repackings
-    assert (len(recut.old_ids), len(recut.new_ids), recut.workers) == (1, 2, 1)
-    assert one.said == describe_repackings([recut])
+    (repacking,) = state.repackings
+    assert (len(repacking.old_ids), len(repacking.new_ids), repacking.workers) == (1, 2, 1)
+    assert one.said == describe_repackings([repacking])
     assert keyed(state).equals(keyed(whole))

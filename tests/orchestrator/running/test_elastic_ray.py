@@ -57,8 +57,10 @@ def test_a_node_with_a_small_gpu_that_joins_late_gets_small_packs(growing, hold,
     out = finish(driver)
     state = SweepState.load(folder)
     assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
-    (recut,) = state.repackings
-    assert (len(recut.old_ids), len(recut.new_ids), recut.workers) == (1, 2, 2) and describe_repacking(recut) in out
+    (repacking,) = state.repackings
+    assert (len(repacking.old_ids), len(repacking.new_ids), repacking.workers) == (1, 2, 2) and describe_repacking(
+        repacking
+    ) in out
     pack_ids, gpus, _ = zip(*(line.split() for line in (tmp_path / "gpus").read_text().splitlines()), strict=True)
     assert set(gpus) == {"GPU-80", "GPU-48"} and len(set(pack_ids)) == len(pack_ids) == 3
     assert lengthwise(*run, tmp_path / "alone").returncode == 0

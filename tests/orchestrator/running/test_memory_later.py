@@ -83,7 +83,9 @@ def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, played, run
     assert keyed(state).equals(keyed(whole))
     first, second = state.repackings
     assert (
-        [len(recut.new_ids) for recut in (first, second)] == [2, 2] and first.resumes_checkpoint and not second.shortage
+        [len(repacking.new_ids) for repacking in (first, second)] == [2, 2]
+        and first.resumes_checkpoint
+        and not second.shortage
     )
     assert {len(pack.members) for pack in state.packs.values()} == {3}
     assert [bool(state.packs[name].replaced_pack_ids) for name in (*first.new_ids, *second.new_ids)] == [
@@ -98,9 +100,9 @@ def test_the_time_of_a_pack_that_was_replaced_counts(stage, runs_out) -> None:
     staged = stage("one", *ALIKE, "resources.pack=12")
     runs_out(6, 40)
     state = play(staged)
-    (recut,) = state.repackings
+    (repacking,) = state.repackings
     alone = sum(pack.seconds for pack in state.packs.values())
-    assert recut.seconds > 0 and sum_seconds(state.packs, state.repackings) == alone + recut.seconds
+    assert repacking.seconds > 0 and sum_seconds(state.packs, state.repackings) == alone + repacking.seconds
 
 
 @pytest.mark.slow
@@ -113,7 +115,7 @@ def test_a_race_decides_alike(stage, played, runs_out, last: int) -> None:
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
     assert (state.rungs, state.decisions) == (whole.rungs, whole.decisions) and len(whole.rungs) == 2
-    assert any(recut.resumes_checkpoint for recut in state.repackings)
+    assert any(repacking.resumes_checkpoint for repacking in state.repackings)
 
 
 @pytest.mark.slow

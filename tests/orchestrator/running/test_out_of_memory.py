@@ -128,10 +128,10 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
         driver = SweepDriver(one.spec, ledger, state, packer=packer)
         pack_id, _ = driver.take_next_pack() or ("", "")
         driver.on_hand_out(pack_id)
-        assert not driver.replace_by_smaller_packs(pack_id, "no room")  # before the worker has said where it runs
+        assert not driver.repack_after_shortage(pack_id, "no room")  # before the worker has said where it runs
         driver.on_environment(pack_id, {**read_environment([], gpus=0), "device": "NVIDIA H100"})
         driver.on_retry(pack_id, "the worker process died")
-        assert driver.replace_by_smaller_packs(pack_id, "no room")
+        assert driver.repack_after_shortage(pack_id, "no room")
         assert len(driver.queue) == 2 and pack_id not in state.packs and not driver.running
         assert state.repackings[-1].device == "NVIDIA H100" and state.repackings[-1].out_of_memory_id == pack_id
     assert SweepState.load(one.folder).packs == state.packs
@@ -140,14 +140,14 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
 def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
     asked = list[tuple[str, str]]()
 
-    def replace_by_smaller_packs(pack_id: str, error: str) -> bool:
+    def repack_after_shortage(pack_id: str, error: str) -> bool:
         asked.append((pack_id, error))
         return True
 
     death = asdict(Death(message="MemoryError", out_of_memory=True))
     connection = SimpleNamespace(recv_bytes=lambda: local_worker.encode_message("death", death))
     scheduler = local.LocalScheduler(Resources(retries=2), None)  # type: ignore[arg-type]
-    scheduler.driver = SimpleNamespace(replace_by_smaller_packs=replace_by_smaller_packs)  # type: ignore[assignment]
+    scheduler.driver = SimpleNamespace(repack_after_shortage=repack_after_shortage)  # type: ignore[assignment]
     worker = local._Worker(connection, pack_id="large", work="")  # type: ignore[arg-type]
     scheduler.handle_message(worker)
     assert asked == [("large", "MemoryError")] and worker.pack_id is None and not scheduler.retry_queue
@@ -157,7 +157,7 @@ def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:
     calls = list[tuple[str, str]]()
 
     class Driver:
-        def replace_by_smaller_packs(self, pack_id: str, error: str) -> bool:
+        def repack_after_shortage(self, pack_id: str, error: str) -> bool:
             calls.append((pack_id, error))
             return pack_id == "large"
 

@@ -15,8 +15,8 @@ Sizes = dict[str, list[int]]
 
 def split_evenly(members: int, count: int) -> list[int]:
     """Return the sizes of `count` packs that share the members evenly."""
-    cuts = [round(index * members / count) for index in range(count + 1)]
-    return [stop - start for start, stop in itertools.pairwise(cuts)]
+    edges = [round(index * members / count) for index in range(count + 1)]
+    return [stop - start for start, stop in itertools.pairwise(edges)]
 
 
 def balance_sizes(
@@ -40,7 +40,7 @@ def balance_sizes(
             running_work,
         )
 
-    # No cut ends earlier than when all workers share the work equally.
+    # No split ends earlier than when all workers share the work equally.
     members = {key: sum(pack_sizes) for key, pack_sizes in sizes.items()}
     current_end = compute_end(sizes) if sizes else 0.0
     if sum(estimate_work(key, count) for key, count in members.items()) / workers >= (1.0 - MIN_GAIN) * current_end:
@@ -106,21 +106,21 @@ def _list_worker_loads(running_work: Iterable[float], workers: int) -> list[floa
     return sorted(loads)
 
 
-def cut_members(
+def split_members(
     members: Sequence[tuple[str, int]], sizes: Sequence[int], max_members: int
 ) -> list[list[tuple[str, int]]]:
-    """Return members cut into runs of about these sizes, none above `max_members`.
+    """Return members split into runs of about these sizes, none above `max_members`.
 
-    A cut moves to the nearest border between two configurations if that shifts at most MAX_SHIFT of the smaller run
+    A run ends at the nearest border between two configurations if that shifts at most MAX_SHIFT of the smaller run
     next to it.
     """
     borders = [index for index in range(1, len(members)) if members[index][0] != members[index - 1][0]]
-    ideal_cuts = [0, *itertools.accumulate(sizes)]
-    cuts = [0]
+    ideal_edges = [0, *itertools.accumulate(sizes)]
+    edges = [0]
     for index in range(1, len(sizes)):
-        border = min(borders, key=lambda position: abs(position - ideal_cuts[index]), default=ideal_cuts[index])
-        fits = 0 < border - cuts[-1] <= max_members and 0 < ideal_cuts[index + 1] - border <= max_members
-        is_near = abs(border - ideal_cuts[index]) <= MAX_SHIFT * min(sizes[index - 1 : index + 1])
-        cuts.append(border if fits and is_near else ideal_cuts[index])
-    cuts.append(len(members))
-    return [list(members[start:stop]) for start, stop in itertools.pairwise(cuts)]
+        border = min(borders, key=lambda position: abs(position - ideal_edges[index]), default=ideal_edges[index])
+        fits = 0 < border - edges[-1] <= max_members and 0 < ideal_edges[index + 1] - border <= max_members
+        is_near = abs(border - ideal_edges[index]) <= MAX_SHIFT * min(sizes[index - 1 : index + 1])
+        edges.append(border if fits and is_near else ideal_edges[index])
+    edges.append(len(members))
+    return [list(members[start:stop]) for start, stop in itertools.pairwise(edges)]
