@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from rich.console import Console
 
@@ -21,7 +22,26 @@ if TYPE_CHECKING:
 
     from orchestrator.importing.members import Missing
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
+
+def _refuse_unknown_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Return the function, made to raise UserError with the nearest name for an option that it does not have."""
+    options = inspect.signature(function).parameters
+
+    @wraps(function)
+    def call(*arguments: P.args, **given: P.kwargs) -> R:
+        for option in (option for option in given if option not in options):
+            nearest = find_nearest(option, options)
+            hint = f"; did you mean {nearest}?" if nearest else ""
+            raise UserError(f"{function.__name__}: {option}: no such option{hint}")
+        return function(*arguments, **given)
+
+    return call
+
+
+@_refuse_unknown_options
 def import_table(
     table: str | Path | pd.DataFrame,
     *,
@@ -41,7 +61,6 @@ def import_table(
     pattern: str | None = None,
     experiment: str | None = None,
     step_column: str | None = None,
-    **unknown_options: Any,
 ) -> Sweep:
     """Write a table of results as a sweep to a new folder of `storage`, and return it; see `lengthwise import`.
 
@@ -53,12 +72,8 @@ def import_table(
     Raises UserError for invalid results and unknown options, SweepFileError for an invalid name, SweepExists if the
     folder already holds a sweep.
     """
-    from orchestrator.importing.import_results import ImportOptions, import_rows, read_rows  # imports pandas
+    from orchestrator.importing.import_table_rows import ImportOptions, import_table_rows, read_rows  # imports pandas
     from orchestrator.importing.table import ImportedRows, reset_index
-
-    for option in unknown_options:
-        nearest = find_nearest(option, inspect.signature(import_table).parameters)
-        raise UserError(f"import_table: {option}: no such option" + (f"; did you mean {nearest}?" if nearest else ""))
 
     # A data frame has no file to digest, so its text as CSV is digested.
     source_options = {"pattern": pattern, "experiment": experiment, "step_column": step_column}
@@ -72,7 +87,7 @@ def import_table(
         rows = ImportedRows(frame=frame, source="a data frame", sha256=digest, locate=lambda row: f"row {row + 1}")
 
     selection = None if lengths is None else tuple(lengths)
-    outcome = import_rows(
+    outcome = import_table_rows(
         rows,
         find_storage(storage) if storage is not None else find_default_storage(),
         name,

@@ -24,7 +24,7 @@ class MissingOption(StrEnum):
 
 
 @app.command("import", rich_help_panel=options.BEGIN, short_help="Make a sweep of existing results.")
-def import_results(
+def import_table_command(
     name: Annotated[str, typer.Option(help="Name of the sweep, and its folder in the storage folder.")],
     metric: Annotated[
         list[str],
@@ -68,7 +68,7 @@ def import_results(
     """
     if (table is None) == (source is None):
         raise UserError("give exactly one of TABLE and --from")
-    from orchestrator.importing.import_results import ImportOptions, import_rows, read_directions, read_rows
+    from orchestrator.importing.import_table_rows import ImportOptions, import_table_rows, read_directions, read_rows
 
     directions = read_directions(metric)
     rows = read_rows(
@@ -82,7 +82,7 @@ def import_results(
     )
 
     # `read_rows` has already made --step a column of another tool's results.
-    outcome = import_rows(
+    outcome = import_table_rows(
         rows,
         storage or find_default_storage(),
         name,

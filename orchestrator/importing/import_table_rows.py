@@ -100,7 +100,7 @@ def read_rows(
     return read_source(kind, source, naming, experiment=experiment, step_column=step_column)
 
 
-def import_rows(
+def import_table_rows(
     rows: ImportedRows,
     storage: Path,
     name: str,
