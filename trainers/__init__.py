@@ -44,7 +44,7 @@ _MODULES = {
     "record": "trainers.tensors.recording",
     "register": "trainers.settings.registry",
     "setting": "trainers.settings.fields",
-    "steps_to": "trainers.tasks.metrics",
+    "steps_to": "trainers.tasks.recorded_metrics",
     "train": "trainers.training.loop",
 }
 __all__ = list(_MODULES)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import UserError
-from orchestrator.results.scoring.objective import meets_threshold
+from orchestrator.results.scoring.configuration_scores import meets_threshold
 from orchestrator.statistics.quartiles import Floats
 from search_spaces import ABSENT
 from search_spaces.grammar.claims import Claim, Lengths, Names, SeedThreshold

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from orchestrator.claims.arm_values import compute_seed_medians
-from orchestrator.results.scoring.objective import ROUNDING
+from orchestrator.results.scoring.configuration_scores import ROUNDING
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, estimate_mean, estimate_median
 from orchestrator.statistics.quartiles import Floats
 

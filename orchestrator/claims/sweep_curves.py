@@ -14,13 +14,13 @@ from orchestrator.errors import UserError
 from orchestrator.interface.measurements import read_measurements
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
-from orchestrator.results.scoring.objective import (
+from orchestrator.results.scoring.configuration_scores import (
     choose_evaluations,
     read_objective,
     reduce_rows,
     score_configuration,
 )
+from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
 from orchestrator.statistics.failed_seeds import score_seeds
 from orchestrator.text.wording import format_ranges
 from search_spaces import ABSENT, find_nearest_name

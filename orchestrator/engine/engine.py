@@ -23,7 +23,7 @@ from trainers.check import check_metrics, check_model, check_optimizer, check_ta
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
 from trainers.config.recorded_members import build_recorded_member, describe_revisions
 from trainers.errors import ConfigError, Problem
-from trainers.evaluation.weights import list_stored_averages
+from trainers.evaluation.weights_file import list_stored_averages
 from trainers.metrics.recorded_metrics import list_recorded_metrics
 from trainers.optimization.averaging import LARGE_SHARE
 from trainers.settings import registry

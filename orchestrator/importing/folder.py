@@ -11,12 +11,12 @@ import numpy as np
 
 from orchestrator.importing.members import ImportedMembers, ImportedPack
 from orchestrator.importing.table import Results
+from orchestrator.record.add_records import add_records
 from orchestrator.record.files.curve_tables import make_row_table
 from orchestrator.record.files.curves import write_part
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.recording import add_records
 from orchestrator.record.state.state import SweepState
-from orchestrator.running.driving.scores import RecordedScores
+from orchestrator.running.driving.running_scores import RecordedScores
 from search_spaces import Objective
 
 FORM = "imported"  # `form` of imported members, which no trainer computed

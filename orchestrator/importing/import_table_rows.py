@@ -24,8 +24,8 @@ from orchestrator.importing.table import ImportedRows, Results, check_rows, read
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored_ledger import create_ledger
+from orchestrator.record.add_records import add_record
 from orchestrator.record.ledger.folders import LEDGER_FILE
-from orchestrator.record.recording import add_record
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.running.driving.interrupts import Interrupts

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.errors import UserError
-from orchestrator.plan.search import count_configurations
+from orchestrator.plan.optuna_draws import count_configurations
 from orchestrator.text.wording import format_ranges
 from search_spaces import Grid, SweepSpec, list_differences
 from search_spaces.grammar.domains import make_value_key

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.search import count_configurations
+from orchestrator.plan.optuna_draws import count_configurations
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 

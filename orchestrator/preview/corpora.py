@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import LengthwiseError, UserError, refuse_unwritable
 from orchestrator.plan.checks.sweep_file_checks import SAMPLES, build_configurations
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.optuna_draws import draw_sample
 from search_spaces import SweepSpec
 from trainers.errors import CorpusError
 from trainers.files.data_folders import find_data_folder

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from orchestrator.engine.engine import Engine
-from orchestrator.plan import search
+from orchestrator.plan import optuna_draws
 from orchestrator.plan.checks.sweep_file_checks import build_configurations, check_data
 from orchestrator.plan.distributions import describe_evaluated_lengths
 from orchestrator.text.wording import compact_value, format_ranges
@@ -30,10 +30,10 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
     refuse_program(spec.sections, "data")
 
     # Building one configuration is quick; building all of a large sweep is not.
-    first = search.draw_sample(spec, 1)[0]
+    first = optuna_draws.draw_sample(spec, 1)[0]
     built = build_configurations(spec, [(first.number, first.values)])
     check_data(spec, built)
-    member, configuration_count = built[0].build_member(spec.seeds[0]), search.count_configurations(spec)
+    member, configuration_count = built[0].build_member(spec.seeds[0]), optuna_draws.count_configurations(spec)
 
     # Another configuration may train on other inputs, so the title names this one.
     title = f"configuration 0 of {configuration_count}" if configuration_count > 1 else "its only configuration"

@@ -9,7 +9,7 @@ import psutil
 
 from orchestrator.engine.engine import LARGEST_PACK_CPU, Engine, count_equivalent_steps, estimate_cost_or_refuse
 from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, read_gpu_memories
-from orchestrator.plan import search
+from orchestrator.plan import optuna_draws
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.configurations import Configuration, list_trainer_warnings
 from orchestrator.plan.distributions import describe_evaluated_lengths
@@ -60,7 +60,7 @@ def forecast(spec: SweepSpec, workers: int | None, *, should_measure: bool = Fal
     configurations = build_first_generation(spec)
     unique_configurations = [configuration for configuration in configurations if configuration.duplicate_of is None]
     rounds = plan_rounds(spec, len(unique_configurations))
-    later_draws = search.count_configurations(spec) - len(configurations)
+    later_draws = optuna_draws.count_configurations(spec) - len(configurations)
     scheduler, reason = choose_scheduler(
         spec, (configuration.build_member(spec.seeds[0]) for configuration in configurations)
     )
@@ -125,7 +125,7 @@ def _forecast_engine(
     step_seconds = _measure_steps(packs, examples, costs)
 
     # Count the member-steps of packs by round; later generations of a search are assumed to cost as much as the first.
-    growth = search.count_configurations(spec) / len(configurations)
+    growth = optuna_draws.count_configurations(spec) / len(configurations)
     member_steps = [
         [(pack.structural_key, planned.share * pack.steps * len(pack.members)) for pack in round_packs]
         for planned, round_packs in zip(rounds, packs_by_round, strict=True)
@@ -215,7 +215,7 @@ def _forecast_program(
         workers or local.make_local_cluster(resources.cpus, max_workers=resources.workers, gpus=resources.gpus).workers
     )
     # Later generations of a search are assumed to repeat as many configurations as the first.
-    growth = search.count_configurations(spec) / len(configurations)
+    growth = optuna_draws.count_configurations(spec) / len(configurations)
     members = growth * sum(planned.member_count * planned.share for planned in rounds)
 
     # A measurement is better than the user's estimate.

@@ -8,8 +8,8 @@ from typing import Any
 
 from orchestrator.report.tables.configuration_tables import compute_median_of_others
 from orchestrator.results.confirmation import make_label
-from orchestrator.results.failed_seeds import format_steps
 from orchestrator.results.outcomes import get_searched_value
+from orchestrator.results.seed_failures import format_steps
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.text.wording import compact_value, format_number, group_errors, join_first_few, shorten_keys

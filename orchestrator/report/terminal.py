@@ -22,7 +22,7 @@ from orchestrator.report.tables.configuration_tables import (
     make_value_columns,
 )
 from orchestrator.results.confirmation import read_search_labels
-from orchestrator.results.failed_seeds import advise_retry, make_failure_rows
+from orchestrator.results.seed_failures import advise_retry, make_failure_rows
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_count
 

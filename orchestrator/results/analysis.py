@@ -11,7 +11,7 @@ from orchestrator.results.outcomes import (
     collect_shared_seed_values,
     compute_test_outcomes,
 )
-from orchestrator.results.scoring.objective import make_seed_statistic
+from orchestrator.results.scoring.configuration_scores import make_seed_statistic
 from orchestrator.results.summary import CACHED_SUMMARIES, Summary
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.importance import Importance, compute_importances

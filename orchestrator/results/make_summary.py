@@ -18,13 +18,9 @@ from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.failed_seeds import describe_failure
 from orchestrator.results.pack_environments import PackEnvironments, record_configurations
 from orchestrator.results.program_defaults import describe_differing_defaults
-from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
-from orchestrator.results.scoring.length_groups import make_length_groups
-from orchestrator.results.scoring.median_curves import Band, CurveKey, compute_quartiles_at, make_bands
-from orchestrator.results.scoring.objective import (
+from orchestrator.results.scoring.configuration_scores import (
     choose_evaluations,
     compute_area_beyond,
     find_generalization_length,
@@ -34,9 +30,13 @@ from orchestrator.results.scoring.objective import (
     score_configurations,
     score_members,
 )
+from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
+from orchestrator.results.scoring.length_groups import make_length_groups
+from orchestrator.results.scoring.median_curves import Band, CurveKey, compute_quartiles_at, make_bands
 from orchestrator.results.scoring.search_design import count_specified, get_domain_kind, read_design
 from orchestrator.results.scoring.undefined_values import describe_undefined_values
 from orchestrator.results.scoring.validation_scores import list_early_stops
+from orchestrator.results.seed_failures import describe_failure
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.wording import format_count, format_lengths, format_ranges

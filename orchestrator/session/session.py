@@ -12,9 +12,9 @@ from rich.console import Console
 
 from orchestrator.errors import LedgerError, LengthwiseError
 from orchestrator.machine.exhaustion import describe_out_of_memory, find_out_of_space
+from orchestrator.record.add_records import add_record
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.recording import add_record
 from orchestrator.record.state.entities import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned

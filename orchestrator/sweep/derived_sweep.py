@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.errors import SweepExists, UserError
+from orchestrator.plan.optuna_draws import count_configurations, draw_configurations
 from orchestrator.plan.recorded_configurations import (
     list_recorded_values,
     refuse_changed_defaults,
@@ -15,7 +16,6 @@ from orchestrator.plan.recorded_configurations import (
     refuse_missing_data,
     set_recorded_defaults,
 )
-from orchestrator.plan.search import count_configurations, draw_configurations
 from orchestrator.record.files.code import find_program
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState

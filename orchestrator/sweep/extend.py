@@ -18,7 +18,7 @@ from orchestrator.code.provenance import read_provenance
 from orchestrator.errors import UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.mirror.mirrored_ledger import open_ledger
-from orchestrator.plan import search
+from orchestrator.plan import optuna_draws
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.extension import Extension, refuse_configurations, require_extension
 from orchestrator.plan.recorded_configurations import (
@@ -26,8 +26,8 @@ from orchestrator.plan.recorded_configurations import (
     refuse_missing_initial_weights,
     set_recorded_defaults,
 )
+from orchestrator.record.add_records import add_record
 from orchestrator.record.files.code import find_program
-from orchestrator.record.recording import add_record
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_other_sweeps, refuse_imported
 from orchestrator.record.state.race import read_common_seeds
@@ -237,7 +237,7 @@ def _refuse_unusable_additions(
         if state.end_status != "complete":
             advice = f"to finish them: {format_command('resume', state.folder)}"
         raise UserError(
-            f"{sweep}: nothing to add: it has {search.count_configurations(recorded)} configurations with seeds "
+            f"{sweep}: nothing to add: it has {optuna_draws.count_configurations(recorded)} configurations with seeds "
             f"{format_ranges(recorded.seeds)}{_describe_additional_seeds(state)}; {advice}"
         )
 
@@ -270,13 +270,13 @@ def _describe_extension(
         subject = (
             "the remaining configurations of the race"
             if state.race
-            else format_count(search.count_configurations(recorded), "configuration")
+            else format_count(optuna_draws.count_configurations(recorded), "configuration")
         )
         messages.append(f"added: seeds {format_ranges(added.seeds)} of {subject}{_describe_additional_seeds(state)}")
     for config_id, seeds in seeds_by_id.items():
         label = format_label(state.configurations[config_id].number)
         messages.append(f"added: seeds {format_ranges(seeds)} of {label}")
-    if new := search.count_configurations(spec) - search.count_configurations(recorded):
+    if new := optuna_draws.count_configurations(spec) - optuna_draws.count_configurations(recorded):
         grids = "".join(f", {key}: {format_yaml(domain['grid'])}" for key, domain in added.grids.items())
         common_seeds = format_ranges(read_common_seeds([*state.specs, spec.resolved()]))
         messages.append(f"added: {format_count(new, 'configuration')} with seeds {common_seeds}{grids}")

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, make_configurations
+from orchestrator.plan.optuna_draws import count_configurations, draw_configurations
 from orchestrator.plan.recorded_configurations import rebuild_member
-from orchestrator.plan.search import count_configurations, draw_configurations
 from orchestrator.record.files.code import import_recorded
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import CONTINUES, refuse_imported

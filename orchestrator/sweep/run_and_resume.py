@@ -22,6 +22,7 @@ from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored_ledger import create_ledger, open_ledger
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation, build_sample_configurations
 from orchestrator.plan.configurations import list_warnings
+from orchestrator.plan.optuna_draws import describe_size
 from orchestrator.plan.recorded_configurations import (
     refuse_changed_results,
     refuse_missing_data,
@@ -29,10 +30,9 @@ from orchestrator.plan.recorded_configurations import (
     refuse_oversized_members,
 )
 from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, count_weights_bytes
-from orchestrator.plan.search import describe_size
+from orchestrator.record.add_records import add_record
 from orchestrator.record.files.code import import_to_resume
 from orchestrator.record.ledger.records import INLINE_SCHEMA
-from orchestrator.record.recording import add_record
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import has_checkpoint, refuse_imported
 from orchestrator.record.state.state import SweepState

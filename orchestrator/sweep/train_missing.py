@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 
 from orchestrator.interface.trainer import Member
 from orchestrator.mirror.mirrored_ledger import copy_at_start
-from orchestrator.plan import search
+from orchestrator.plan import optuna_draws
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer
@@ -30,7 +30,7 @@ from search_spaces import SweepSpec
 
 def is_sweep_complete(spec: SweepSpec, state: SweepState) -> bool:
     """Return whether all configurations are drawn and scored or pruned, all packs ended, and no round follows."""
-    all_drawn = len(state.draws) == search.count_configurations(spec)
+    all_drawn = len(state.draws) == optuna_draws.count_configurations(spec)
     all_scored = all(configuration.has_ended for configuration in state.configurations.values())
     all_ended = all(pack.has_ended for pack in state.packs.values())  # also packs of pruned configurations
     return all_drawn and all_scored and all_ended and has_race_ended(state)

@@ -19,7 +19,7 @@ import pandas as pd
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.entities import STOPPED, ConfigurationState
 from orchestrator.results.confirmation import make_label, match_search
-from orchestrator.results.scoring.objective import compute_judged_values
+from orchestrator.results.scoring.configuration_scores import compute_judged_values
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.failed_seeds import summarize_seeds
 from orchestrator.tracking.mlflow_names import (

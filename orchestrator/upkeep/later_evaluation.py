@@ -32,7 +32,7 @@ from search_spaces.grammar.problems import Findings, read_key
 from trainers.config.member import MemberConfig
 from trainers.config.recorded_members import build_recorded_member
 from trainers.errors import ConfigError, Problem, WeightsError
-from trainers.evaluation.weights import list_stored_averages
+from trainers.evaluation.weights_file import list_stored_averages
 from trainers.settings.fields import settings_fields
 
 if TYPE_CHECKING:

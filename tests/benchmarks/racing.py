@@ -14,7 +14,7 @@ import pandas as pd
 
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.objective import mask_judged_rows, read_objective, score_members
+from orchestrator.results.scoring.configuration_scores import mask_judged_rows, read_objective, score_members
 from orchestrator.results.scoring.race_decision import decide_round
 from search_spaces import Objective, Racing
 

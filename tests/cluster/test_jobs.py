@@ -160,7 +160,7 @@ def test_a_head_answers_only_with_the_token(head: Head) -> None:
 
 ASKING = """
 from orchestrator.errors import UserError
-from orchestrator.running.with_ray import session as ray_session
+from orchestrator.running.with_ray import ray_session
 
 with ray_session.connect_to_ray(1, 0.25) as cluster:
     print(cluster.workers, cluster.bytes_per_worker / 2**30)

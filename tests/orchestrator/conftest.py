@@ -22,7 +22,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen
 from orchestrator.results.make_summary import summarize
-from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
+from orchestrator.results.scoring.configuration_scores import read_objective, score_configurations, score_members
 from orchestrator.results.summary import Summary
 from orchestrator.sweep.run_and_resume import run_sweep
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole

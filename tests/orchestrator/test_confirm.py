@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
-from orchestrator.plan import search
+from orchestrator.plan import optuna_draws
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
@@ -33,7 +33,7 @@ SPACE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}, "training.aver
 
 
 def built_of(planned):
-    drawn = search.draw_configurations(planned.spec, range(search.count_configurations(planned.spec)))
+    drawn = optuna_draws.draw_configurations(planned.spec, range(optuna_draws.count_configurations(planned.spec)))
     return make_configurations(planned.spec, [(one.number, one.values) for one in drawn])
 
 
@@ -72,8 +72,8 @@ def test_the_specification_is_one_that_a_file_could_hold(searched, tmp_path):
     spec = plan_confirmation(searched(), top=2).spec
     (tmp_path / "again.yaml").write_text(dump_yaml(spec.resolved()))
     assert load_sweep(tmp_path / "again.yaml") == spec and len(spec.seeds) == 10
-    assert search.list_generations(spec) == [range(2)]
-    assert search.draw_sample(spec, 1) == search.draw_configurations(spec, range(2))
+    assert optuna_draws.list_generations(spec) == [range(2)]
+    assert optuna_draws.draw_sample(spec, 1) == optuna_draws.draw_configurations(spec, range(2))
 
 
 @settings(max_examples=200, derandomize=True)

@@ -20,9 +20,9 @@ from orchestrator.code.user_code import UserCodeError, find_module
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, UnexpectedEntry
 from orchestrator.figures import drawing
 from orchestrator.record.files.curves import read_curves
-from orchestrator.record.ledger.fields import RECORD_KINDS
 from orchestrator.record.ledger.folders import IN_PLACE_FILES, SWEEP_FOLDERS, find_in_storage
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.record_kinds import RECORD_KINDS
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode_record, encode_record, read_records
 from orchestrator.record.repair import repair
 from orchestrator.record.state.state import SweepState
@@ -35,7 +35,7 @@ from orchestrator.sweep.specification import refuse_existing
 from search_spaces import load_sweep
 from search_spaces.grammar.load import MAX_RECORDED_BYTES
 from trainers.errors import WeightsError
-from trainers.evaluation.weights import StoredWeights
+from trainers.evaluation.weights_file import StoredWeights
 from trainers.files.checkpoint import Checkpoints
 
 RELEASED = Path(__file__).resolve().parents[1] / "sweeps" / "1.0.0" / "finished"

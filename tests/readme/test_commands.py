@@ -14,7 +14,7 @@ from pages import PAGES, ROOT, Page, page
 from orchestrator.cli.main import app
 from orchestrator.code.user_code import import_spec_modules
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.optuna_draws import draw_sample
 from orchestrator.preview import names
 from search_spaces import load_claims, load_sweep
 

@@ -14,7 +14,7 @@ from pages import PAGES, ROOT, page
 import trainers
 from orchestrator.claims.verdicts import judge, read_sweeps
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.optuna_draws import draw_sample
 from orchestrator.record.files.weights import load_member_weights
 from orchestrator.record.state.state import SweepState
 from search_spaces import format_schema, load_claims, load_sweep

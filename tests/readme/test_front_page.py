@@ -8,7 +8,7 @@ import pytest
 from pages import ROOT, page
 
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.optuna_draws import draw_sample
 from search_spaces import load_sweep
 
 FRONT = page("README.md")

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.code.user_code import import_spec_modules
 from orchestrator.plan.configurations import list_warnings, make_configurations
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.optuna_draws import draw_sample
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, find_order_statistic
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import load_sweep

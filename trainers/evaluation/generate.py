@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trainers.positions.context import GENERATION_SITE
 from trainers.tasks.decoding import Decoding
-from trainers.tasks.forward_pass import ForwardPass
+from trainers.tasks.evaluated_model import ForwardPass
 from trainers.tasks.parts import find_packed_columns, scatter_columns
 from trainers.tensors.batch import Batch
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from trainers.settings import registry
 from trainers.settings.fields import Settings, read_type_hints, settings_fields
-from trainers.settings.values import describe_field_values
+from trainers.settings.value_checks import describe_field_values
 
 _MARKS = {"member": "per member", "technical": "changes no numbers"}
 

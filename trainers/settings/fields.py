@@ -18,7 +18,13 @@ from typing import Any, ClassVar, Final, Self, dataclass_transform
 
 from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.settings.nested import build_nested, is_nested
-from trainers.settings.values import check_bounds, convert_value, describe_field_values, list_choices, suggest_value
+from trainers.settings.value_checks import (
+    check_bounds,
+    convert_value,
+    describe_field_values,
+    list_choices,
+    suggest_value,
+)
 
 NOTHING: Final = object()  # no value, as opposed to the value None
 

@@ -11,7 +11,7 @@ from typing import Any
 from trainers.errors import Problem
 from trainers.settings.fields import Settings, check_value, find_field_problems, read_type_hints, settings_fields
 from trainers.settings.nested import is_nested, read_nested
-from trainers.settings.values import convert_value, describe_field_values, list_choices
+from trainers.settings.value_checks import convert_value, describe_field_values, list_choices
 
 
 @dataclass(frozen=True)

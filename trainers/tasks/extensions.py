@@ -14,9 +14,9 @@ from torch import Tensor
 from trainers.errors import Problem
 from trainers.random import Stream
 from trainers.tasks import supervised
+from trainers.tasks.evaluated_model import EvaluatedModel, ForwardPass
 from trainers.tasks.evaluation_batch import EvaluationBatch
-from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
-from trainers.tasks.metrics import EvaluationCurves
+from trainers.tasks.recorded_metrics import EvaluationCurves
 from trainers.tensors.batch import Batch
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.evaluation.results import WeightsFile
-from trainers.evaluation.weights import MemberWeights, write_weights
+from trainers.evaluation.weights_file import MemberWeights, write_weights
 from trainers.packs.active_members import ActiveMembers
 from trainers.packs.pack import Pack, collect_weights
 

@@ -1,7 +1,7 @@
 """Check a domain against its field: the field must accept every value that can be drawn.
 
 The ends of a domain count as values, because numbers are rounded to six digits; a normal domain without a clip reaches
-to its tails (`domains.TAIL_QUANTILE`).
+to its tails (`optuna_distributions.TAIL_QUANTILE`).
 """
 
 import operator
@@ -11,7 +11,7 @@ from math import ceil, floor
 from statistics import NormalDist
 from typing import Any
 
-from orchestrator.plan.domains import TAIL_QUANTILE, find_range
+from orchestrator.plan.optuna_distributions import TAIL_QUANTILE, find_range
 from search_spaces.grammar.domains import Choice, Domain, Grid, IntUniform, Normal, is_number
 from trainers.errors import Problem
 from trainers.settings.fields_by_key import FieldAtKey

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from orchestrator.plan.checks.bounds import find_domain_problems
 from orchestrator.plan.checks.unimported import suggest_import
 from orchestrator.plan.configurations import assign_values
-from orchestrator.plan.domains import find_range
+from orchestrator.plan.optuna_distributions import find_range
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, SweepSpec, select_active_values
 from search_spaces.grammar.domains import DOMAINS, Choice, Domain, Grid, make_value_key

@@ -17,7 +17,7 @@ from orchestrator.plan.configurations import (
     make_configurations,
 )
 from orchestrator.plan.distributions import describe_evaluated_lengths, list_further_distributions
-from orchestrator.plan.search import draw_configurations, draw_sample, list_generations
+from orchestrator.plan.optuna_draws import draw_configurations, draw_sample, list_generations
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import FileProblem, Grid, SweepFileError, SweepSpec
 from search_spaces.grammar.load import AVERAGES, Reading

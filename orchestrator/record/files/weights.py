@@ -1,7 +1,7 @@
 """Locate and load the kept final weights of a sweep.
 
-A pack writes a file for each member to `weights/` (see trainers/evaluation/weights.py for the format) before its final
-evaluation is recorded; that record has the file names and checksums.
+A pack writes a file for each member to `weights/` before its final evaluation is recorded; that record has the file
+names and checksums. See trainers/evaluation/weights_file.py for the format.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from orchestrator.storage import fetch_file
 from orchestrator.text.wording import format_label, format_ranges
 from trainers.errors import WeightsError, find_nearest
 from trainers.evaluation.results import WeightsFile
-from trainers.evaluation.weights import Array, StoredWeights, make_member_prefix
+from trainers.evaluation.weights_file import Array, StoredWeights, make_member_prefix
 from trainers.files.atomic_file import get_final_name
 
 

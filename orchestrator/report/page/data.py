@@ -26,10 +26,10 @@ from orchestrator.results.comparing.shared_streams import are_paired
 from orchestrator.results.confirmation import make_label
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.read_confirmations import has_fresh_seeds, read_confirmations
+from orchestrator.results.scoring.configuration_scores import choose_evaluations
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands
-from orchestrator.results.scoring.objective import choose_evaluations
 from orchestrator.results.selection_bias import find_chosen
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, spans_decades

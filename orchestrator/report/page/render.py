@@ -25,8 +25,8 @@ from orchestrator.report.tables.provenance_section import make_provenance_sectio
 from orchestrator.report.tables.race_tables import make_race_sections
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmation import make_label
-from orchestrator.results.failed_seeds import advise_retry, name_seeds
 from orchestrator.results.read_confirmations import read_confirmations
+from orchestrator.results.seed_failures import advise_retry, name_seeds
 from orchestrator.results.summary import Summary
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import (

@@ -1,7 +1,7 @@
 """Choose the evaluation of each member: the last one, or the best by its judged value.
 
-The judged value (`objective.compute_judged_values`) depends on the selection lengths alone. The chosen step applies to
-every metric, average and length of the member, so that comparisons stay paired.
+The judged value (`configuration_scores.compute_judged_values`) depends on the selection lengths alone. The chosen step
+applies to every metric, average and length of the member, so that comparisons stay paired.
 
 A member with NaN at its last evaluation has failed, whatever its earlier evaluations were, because the frequency of
 divergence is part of the result. The latest of equal values is chosen: after a metric has saturated at the selection

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from orchestrator.results.scoring.configuration_scores import compute_judged_quartiles, reduce_rows
 from orchestrator.results.scoring.evaluation_choice import Mask
-from orchestrator.results.scoring.objective import compute_judged_quartiles, reduce_rows
 from orchestrator.statistics.failed_seeds import compute_group_quartiles, get_failed_seed_value, get_worst_value
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import Objective

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from orchestrator.record.state.race import RoundOutcome
-from orchestrator.results.scoring.objective import score_configuration
+from orchestrator.results.scoring.configuration_scores import score_configuration
 from orchestrator.statistics.failed_seeds import get_worst_value
 from search_spaces import Objective, Racing
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orchestrator.record.state.race import RungOutcome
+from orchestrator.results.scoring.configuration_scores import compute_judged_values, score_configuration
 from orchestrator.results.scoring.evaluation_choice import choose_steps
-from orchestrator.results.scoring.objective import compute_judged_values, score_configuration
 from orchestrator.results.scoring.race_decision import keep_best
 from orchestrator.statistics.failed_seeds import summarize_seeds
 from search_spaces import Objective, Rungs

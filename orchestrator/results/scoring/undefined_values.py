@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.objective import mask_judged_rows
+from orchestrator.results.scoring.configuration_scores import mask_judged_rows
 from orchestrator.text.wording import format_count, format_lengths, format_metric, format_ranges
 from search_spaces import Objective
 

@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any
 
 from orchestrator.addresses import find_address
-from orchestrator.plan import search
+from orchestrator.plan import optuna_draws
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer, WorkerPool
+from orchestrator.record.add_records import add_records
 from orchestrator.record.files import curves as curve_store
 from orchestrator.record.files import weights
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.recording import add_records
 from orchestrator.record.state.repackings import describe_repacking
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.budget import Limit, SweepBudget
@@ -45,8 +45,8 @@ from orchestrator.running.driving.racing import (
 )
 from orchestrator.running.driving.repacking import make_repacking_fields, make_shortage_fields, may_resume
 from orchestrator.running.driving.running_pack import RunningPack
+from orchestrator.running.driving.running_scores import RecordedScores
 from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
-from orchestrator.running.driving.scores import RecordedScores
 from orchestrator.running.pack.reported_environments import ReportedEnvironments
 from orchestrator.running.pack.train_pack import get_checkpoint_folder
 from orchestrator.running.pack.watchdog import take_watchdog_report
@@ -102,7 +102,7 @@ class SweepDriver:
         self.remove_stop_file()  # left by a killed driver
 
         # Generations that are not drawn yet; the rest of the state comes from the ledger.
-        self._generations = deque(search.list_generations(spec))
+        self._generations = deque(optuna_draws.list_generations(spec))
         self._scores = RecordedScores(spec.objective, state)
         self._sampler = ConfigurationSampler(spec, state, first_generation)
         self._resume_recorded()

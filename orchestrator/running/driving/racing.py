@@ -8,10 +8,10 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.race import Race
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.objective import mask_judged_rows
+from orchestrator.results.scoring.configuration_scores import mask_judged_rows
 from orchestrator.results.scoring.race_decision import decide_round
 from orchestrator.results.scoring.rung_decision import compute_scores_at_step, decide_rung
-from orchestrator.running.driving.scores import RecordedScores
+from orchestrator.running.driving.running_scores import RecordedScores
 from search_spaces import SweepSpec
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator.interface.measurements import make_measurement_fields
-from orchestrator.plan import search
+from orchestrator.plan import optuna_draws
 from orchestrator.plan.configurations import Configuration, make_configurations
 from orchestrator.plan.packing.packs import SeedsToPack
 from orchestrator.plan.recorded_configurations import map_config_ids, refuse_changed_defaults, set_recorded_defaults
@@ -77,15 +77,15 @@ class ConfigurationSampler:
         for number in range(numbers.start):
             draw = self._state.draws[number]
             score = self._state.configurations[draw.config_id].score
-            earlier_results.append(search.EarlierResult(values=draw.values, score=score))
+            earlier_results.append(optuna_draws.EarlierResult(values=draw.values, score=score))
         draw_indices, drawn_before = map_draws(self._state), self._state.draws
         recorded_draws = {
-            number: search.Draw(number=number, values=draw.values, draw_index=draw_indices[number])
+            number: optuna_draws.Draw(number=number, values=draw.values, draw_index=draw_indices[number])
             for number, draw in drawn_before.items()
         }
 
         # Draw all configurations, as an uninterrupted sweep would, and keep the new ones.
-        draws = search.draw_configurations(self._spec, numbers, earlier_results, recorded_draws)
+        draws = optuna_draws.draw_configurations(self._spec, numbers, earlier_results, recorded_draws)
         new_draws = [(draw.number, draw.values) for draw in draws if draw.number not in drawn_before]
         self._draw_indices |= {draw.number: draw.draw_index for draw in draws}
 

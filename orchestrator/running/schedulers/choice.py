@@ -11,7 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.interface.trainer import Member
 from orchestrator.machine.cpus import count_cores
 from orchestrator.machine.gpus import read_gpu_memories
-from orchestrator.plan import search
+from orchestrator.plan import optuna_draws
 from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Scheduler
 from orchestrator.running.schedulers.inline import InlineScheduler
@@ -42,7 +42,7 @@ def choose_scheduler(spec: SweepSpec, members: Iterable[Member]) -> tuple[str, s
     # reason names no time; `plan` measures a step and shows the time.
     workers = make_local_cluster(resources.cpus, max_workers=resources.workers).workers
     member_count = sum(
-        round_.member_count * round_.share for round_ in plan_rounds(spec, search.count_configurations(spec))
+        round_.member_count * round_.share for round_ in plan_rounds(spec, optuna_draws.count_configurations(spec))
     )
     seconds = mean(map(trainer.estimate_seconds, islice(members, SAMPLED_MEMBERS))) * member_count / workers
     if seconds > LOCAL_UP_TO_SECONDS:
@@ -105,7 +105,7 @@ def open_scheduler(name: str, resources: Resources, start_worker: StartWorker | 
         assert start_worker is not None
         yield LocalScheduler(resources, start_worker)
     else:
-        from orchestrator.running.with_ray.session import connect_to_ray
+        from orchestrator.running.with_ray.ray_session import connect_to_ray
         from orchestrator.running.with_ray.tune import RayScheduler
 
         with connect_to_ray(resources.cpus, resources.gpus) as cluster:

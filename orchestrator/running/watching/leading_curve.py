@@ -5,9 +5,9 @@ import math
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.configuration_scores import choose_evaluations, mask_judged_rows, read_objective
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.median_curves import make_bands
-from orchestrator.results.scoring.objective import choose_evaluations, mask_judged_rows, read_objective
 from orchestrator.results.scoring.undefined_values import describe_undefined_values, has_undefined_score
 from orchestrator.running.watching.meter import find_best_configuration
 from orchestrator.text.wording import format_label, format_metric, format_number

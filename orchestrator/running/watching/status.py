@@ -10,11 +10,11 @@ from orchestrator.record.state.lineage import CONFIRMS, IMPORTED
 from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmation import read_search_labels
-from orchestrator.results.failed_seeds import advise_retry, make_failure_rows
 from orchestrator.results.pack_environments import PackEnvironments, describe_code, name_recorded_pack
 from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
+from orchestrator.results.seed_failures import advise_retry, make_failure_rows
 from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.running.watching.meter import count_seeds, count_steps, count_steps_done, format_best_score
 from orchestrator.text.wording import format_command, format_count, format_label, group_errors, join_first_few

@@ -13,7 +13,7 @@ from orchestrator.claims.verdicts import Judgement, judge, read_sweeps
 from orchestrator.engine.engine import Engine
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.optuna_draws import draw_sample
 from orchestrator.record.files.curves import make_evaluation_table, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from search_spaces import load_sweep

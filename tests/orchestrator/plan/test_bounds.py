@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.plan.checks.bounds import find_domain_problems
-from orchestrator.plan.domains import convert_from_optuna, find_range, make_distribution
+from orchestrator.plan.optuna_distributions import convert_from_optuna, find_range, make_distribution
 from search_spaces import Choice, Domain, Grid, IntUniform, LogUniform, Normal, OneMinusLogUniform, Uniform
 from trainers.errors import ConfigError
 from trainers.settings.fields import Settings, setting, settings_fields

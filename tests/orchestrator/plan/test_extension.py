@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import UserError
-from orchestrator.plan import search
+from orchestrator.plan import optuna_draws
 from orchestrator.plan.extension import Extension, find_extension, format_seeds, require_extension
 from search_spaces import SweepSpec, parse_sweep
 
@@ -47,17 +47,17 @@ sizes = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 
 @given(sampler=st.sampled_from(["random", "qmc"]), steps=sizes, drawn=st.integers(0, 30))
 def test_old_configurations_stay_and_all_of_the_larger_sweep_are_there(sampler, steps, drawn):
     """Sweeps are extended step by step; the first is interrupted when so many are drawn."""
-    size, known = (0, 0, 0), dict[int, search.Draw]()
+    size, known = (0, 0, 0), dict[int, optuna_draws.Draw]()
     for step, more in enumerate(steps):
         size = tuple(map(max, size, more))
         one = of_size(sampler, *size)
-        found = search.draw_configurations(one, range(search.count_configurations(one)), (), known)
+        found = optuna_draws.draw_configurations(one, range(optuna_draws.count_configurations(one)), (), known)
         assert {n: (found[n].values, found[n].draw_index) for n in known} == {
             n: (d.values, d.draw_index) for n, d in known.items()
         }
         assert [draw.number for draw in found] == list(range(len(found)))
         known = {draw.number: draw for draw in (found[:drawn] if step == 0 else found)}
-        whole = search.draw_configurations(one, range(search.count_configurations(one)))
+        whole = optuna_draws.draw_configurations(one, range(optuna_draws.count_configurations(one)))
         assert sorted(map(repr, ((d.draw_index, sorted(d.values.items())) for d in found))) == sorted(
             map(repr, ((d.draw_index, sorted(d.values.items())) for d in whole))
         )

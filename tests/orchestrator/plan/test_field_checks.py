@@ -8,7 +8,7 @@ import pytest
 from orchestrator.plan.checks.field_checks import check_fields, list_cases
 from orchestrator.plan.checks.sweep_file_checks import build_configurations
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.optuna_draws import draw_sample
 from search_spaces import SweepFileError, SweepSpec, parse_sweep
 from trainers.settings import registry
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.optuna_draws import draw_sample
 from search_spaces import load_sweep
 
 GOLDEN = Path(__file__).parent / "golden"

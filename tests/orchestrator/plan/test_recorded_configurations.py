@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, make_configurations
+from orchestrator.plan.optuna_draws import draw_configurations
 from orchestrator.plan.recorded_configurations import (
     find_changed_defaults,
     list_recorded_values,
@@ -14,7 +15,6 @@ from orchestrator.plan.recorded_configurations import (
     refuse_changed_results,
     set_recorded_defaults,
 )
-from orchestrator.plan.search import draw_configurations
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.specification import load_spec
 from search_spaces import SweepFileError, SweepSpec, dump_yaml, parse_recorded, parse_sweep

@@ -17,7 +17,7 @@ from orchestrator.plan.checks.sweep_file_checks import (
     summarize_sample,
 )
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.optuna_draws import draw_sample
 from search_spaces import SweepFileError, dump_yaml, load_sweep, parse_sweep
 from search_spaces.grammar.load import UNCHECKED_REST
 from tests.sweep_files import load_checked

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.plan import search
+from orchestrator.plan import optuna_draws
 from search_spaces import SweepSpec, load_sweep, parse_recorded, parse_sweep
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "tpe_draws.json").read_text())
@@ -38,11 +38,11 @@ def planted(values: dict) -> float:
 
 def drawn(spec: SweepSpec, score=planted) -> list[dict]:
     """The values of every configuration; `score` is of values and number, or of values alone."""
-    told: list[search.EarlierResult] = []
-    for numbers in search.list_generations(spec):
+    told: list[optuna_draws.EarlierResult] = []
+    for numbers in optuna_draws.list_generations(spec):
         told += [
-            search.EarlierResult(values=d.values, score=score(d.values))
-            for d in search.draw_configurations(spec, numbers, told)
+            optuna_draws.EarlierResult(values=d.values, score=score(d.values))
+            for d in optuna_draws.draw_configurations(spec, numbers, told)
         ]
     return [dict(one.values) for one in told]
 
@@ -102,13 +102,15 @@ def test_where_configurations_fail_or_are_infinitely_bad_it_does_not_go_on(direc
 
 
 def test_a_failed_configuration_is_told_as_the_worst_there_is() -> None:
-    one, first = tpe(), search.draw_configurations(tpe(), range(8))
+    one, first = tpe(), optuna_draws.draw_configurations(tpe(), range(8))
     scores = [3.0, None, 1.0, 5.0, None, 2.0, 4.0, 6.0]
 
-    def second(spec: SweepSpec, worst: float | None) -> list[search.Draw]:
+    def second(spec: SweepSpec, worst: float | None) -> list[optuna_draws.Draw]:
         filled = [worst if score is None else score for score in scores]
-        told = [search.EarlierResult(values=d.values, score=score) for d, score in zip(first, filled, strict=True)]
-        return search.draw_configurations(spec, range(8, 16), told)
+        told = [
+            optuna_draws.EarlierResult(values=d.values, score=score) for d, score in zip(first, filled, strict=True)
+        ]
+        return optuna_draws.draw_configurations(spec, range(8, 16), told)
 
     assert second(one, None) == second(one, math.inf) == second(one, 1e9)
     silent = tpe("search.failed_configurations=ignored", "search.startup=6")
@@ -124,12 +126,12 @@ def test_a_failed_configuration_that_is_not_told_is_no_result() -> None:
 
 def test_a_recorded_sweep_draws_as_it_did() -> None:
     spec = parse_recorded(GOLDEN["recorded"], "events.jsonl")
-    told: list[search.EarlierResult] = []
-    for numbers in search.list_generations(spec):
-        for one in search.draw_configurations(spec, numbers, told):
+    told: list[optuna_draws.EarlierResult] = []
+    for numbers in optuna_draws.list_generations(spec):
+        for one in optuna_draws.draw_configurations(spec, numbers, told):
             score = abs(np.log10(one.values["training.learning_rate"]) + 2.0)
             lost = None if one.number % 5 == 3 else math.inf if one.number == 6 else float(score)
-            told.append(search.EarlierResult(values=one.values, score=lost))
+            told.append(optuna_draws.EarlierResult(values=one.values, score=lost))
     assert [one.values for one in told] == GOLDEN["draws"]
     assert (spec.search.startup, spec.search.failed_configurations) == (10, "ignored")
 

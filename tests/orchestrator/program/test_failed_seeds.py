@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.results.failed_seeds import name_seeds
 from orchestrator.results.make_summary import summarize
+from orchestrator.results.seed_failures import name_seeds
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.tracking.pages import make_note
 from tests.orchestrator.program.studies import Study, script

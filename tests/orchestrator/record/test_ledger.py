@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, OlderLedger, SweepExists, UserError
-from orchestrator.record.ledger.fields import RECORD_KINDS
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.record_kinds import RECORD_KINDS
 from orchestrator.record.ledger.records import LEDGER_FILE, SCHEMA, Record, decode_record, encode_record, read_records
 from tests.orchestrator.record.ledgers import FIRST, same
 

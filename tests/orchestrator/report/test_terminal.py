@@ -18,8 +18,8 @@ from orchestrator.report.tables.columns import are_numbers
 from orchestrator.report.tables.configuration_tables import format_ranks, make_configuration_records
 from orchestrator.results.analysis import compute_score_effects, explain_missing_effects
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.failed_seeds import describe_failure
 from orchestrator.results.make_summary import _describe_identical_curves, summarize
+from orchestrator.results.seed_failures import describe_failure
 from orchestrator.text.wording import format_number
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.results.scoring.configuration_scores import choose_evaluations, score_members
 from orchestrator.results.scoring.evaluation_choice import choose_steps, select_steps
-from orchestrator.results.scoring.objective import choose_evaluations, score_members
 from search_spaces import Objective
 
 LENGTHS = (5, 6, 7, 9)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.record.files.curves import read_curves
+from orchestrator.results.scoring.configuration_scores import read_objective
 from orchestrator.results.scoring.median_curves import make_bands
-from orchestrator.results.scoring.objective import read_objective
 from orchestrator.statistics.failed_seeds import summarize_seeds
 from search_spaces import Objective
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from orchestrator.errors import UserError
-from orchestrator.plan.search import draw_sample
+from orchestrator.plan.optuna_draws import draw_sample
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sweep_sentences import describe_noise

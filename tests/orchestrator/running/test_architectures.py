@@ -9,8 +9,8 @@ from rich.console import Console
 
 from orchestrator.plan.checks.sweep_file_checks import summarize_sample
 from orchestrator.plan.configurations import make_configurations
+from orchestrator.plan.optuna_draws import draw_sample
 from orchestrator.plan.recorded_configurations import list_recorded_values
-from orchestrator.plan.search import draw_sample
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.run_and_resume import run_sweep
 from search_spaces import SweepFileError, SweepSpec, parse_sweep

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.record.files.curves import read_curves
 from orchestrator.results.make_summary import summarize
-from orchestrator.running.driving import scores as scores_module
+from orchestrator.running.driving import running_scores as scores_module
 from tests.orchestrator.running.ledgers import copy_cut, ledger_kinds, scores
 
 pytestmark = pytest.mark.slow

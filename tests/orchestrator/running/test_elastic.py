@@ -25,7 +25,7 @@ from orchestrator.record.state.repackings import describe_repackings, prepare_re
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize
 from orchestrator.running.driving import driver as driver_module
-from orchestrator.running.driving import repacking, scores
+from orchestrator.running.driving import repacking, running_scores
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.pack.train_pack import get_checkpoint_folder
 from orchestrator.running.watching.status import make_status_rows
@@ -170,7 +170,7 @@ class Pool:
 @pytest.fixture
 def spec(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], SweepSpec]:
     """spec(100) is a sweep of 8 configurations with 100 seeds, of two structures; no curves are kept of it."""
-    monkeypatch.setattr(scores, "read_curves", lambda *arguments, **options: [])
+    monkeypatch.setattr(running_scores, "read_curves", lambda *arguments, **options: [])
     monkeypatch.setattr(driver_module, "make_pack_work", lambda *arguments: "")
 
     def build(seeds: int) -> SweepSpec:

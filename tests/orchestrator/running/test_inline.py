@@ -209,7 +209,7 @@ def test_the_plan_counts_one_worker(tiny, tmp_path):
 def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
     from contextlib import contextmanager
 
-    from orchestrator.running.with_ray import session as ray_session
+    from orchestrator.running.with_ray import ray_session
     from orchestrator.running.with_ray import tune as scheduler
 
     @contextmanager

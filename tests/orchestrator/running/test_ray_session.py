@@ -8,7 +8,7 @@ import pytest
 import ray
 
 from orchestrator.errors import UserError
-from orchestrator.running.with_ray import session as ray_session
+from orchestrator.running.with_ray import ray_session
 from orchestrator.running.with_ray import start as ray_start
 
 ERRORS = [

@@ -12,15 +12,15 @@ import pytest
 
 from orchestrator.errors import DamagedLedger
 from orchestrator.record.files.curves import read_curves
-from orchestrator.record.ledger.fields import find_record_problem
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.record_kinds import find_record_problem
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_effect_records
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.make_summary import summarize
-from orchestrator.results.scoring.objective import read_objective
+from orchestrator.results.scoring.configuration_scores import read_objective
 from orchestrator.results.scoring.rung_decision import compute_scores_at_step, decide_rung
 from orchestrator.running.schedulers import inline
 from orchestrator.running.watching.meter import count_steps, count_steps_done

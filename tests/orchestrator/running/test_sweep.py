@@ -18,7 +18,7 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import list_judging_notes
 from orchestrator.results.make_summary import summarize
-from orchestrator.results.scoring.objective import read_objective, score_configurations, score_members
+from orchestrator.results.scoring.configuration_scores import read_objective, score_configurations, score_members
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
 from orchestrator.running.schedulers import inline

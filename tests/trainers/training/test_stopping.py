@@ -17,7 +17,7 @@ from tests.trainers.runs import Recorder, killed, same, train_recorded
 from trainers import Checkpoints, Evaluation, train
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import WeightsFile
-from trainers.evaluation.weights import StoredWeights
+from trainers.evaluation.weights_file import StoredWeights
 from trainers.models.model import Recorded
 from trainers.optimization.criterion import Stop
 from trainers.tensors.batch import Batch

@@ -19,10 +19,10 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.tasks import supervised
 from trainers.tasks.decoding import Decoding
+from trainers.tasks.evaluated_model import EvaluatedModel, ForwardPass
 from trainers.tasks.fixed_set import Draws
-from trainers.tasks.forward_pass import EvaluatedModel, ForwardPass
-from trainers.tasks.metrics import EvaluationCurves, steps_to
 from trainers.tasks.parts import PAD, draw_below, find_packed_columns, scatter_columns
+from trainers.tasks.recorded_metrics import EvaluationCurves, steps_to
 from trainers.tasks.scratchpad import layout, scores
 from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths
 from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice, split_batch

@@ -10,8 +10,13 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.race import is_race
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.scoring.configuration_scores import (
+    mask_judged_rows,
+    reduce_rows,
+    score_configuration,
+    score_members,
+)
 from orchestrator.results.scoring.evaluation_choice import LAST
-from orchestrator.results.scoring.objective import mask_judged_rows, reduce_rows, score_configuration, score_members
 from search_spaces import Objective
 from trainers.evaluation.results import Evaluation
 

@@ -16,7 +16,7 @@ from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluation.evaluate import evaluate
-from trainers.evaluation.weights import MemberWeights, StoredWeights, list_stored_averages, write_weights
+from trainers.evaluation.weights_file import MemberWeights, StoredWeights, list_stored_averages, write_weights
 from trainers.packs.pack import Pack, TrainingState
 
 NAME = ("0123456789ab", 0)

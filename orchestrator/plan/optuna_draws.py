@@ -20,7 +20,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import TrialState, create_trial
 
-from orchestrator.plan.domains import (
+from orchestrator.plan.optuna_distributions import (
     choose_optuna_value,
     convert_from_optuna,
     convert_to_optuna,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.plan import search
-from orchestrator.plan.domains import convert_from_optuna, convert_to_optuna, make_distribution
+from orchestrator.plan import optuna_draws
+from orchestrator.plan.optuna_distributions import convert_from_optuna, convert_to_optuna, make_distribution
 from search_spaces import (
     Choice,
     IntUniform,
@@ -54,21 +54,27 @@ def spec(tmp_path: Path):
 
 def test_the_size_names_draws_and_grid_points_where_both_count(spec) -> None:
     drawn, grid = "space: {model.dropout: {uniform: [0, 1]}", "model.width: {grid: [8, 16, 32]}}"
-    assert search.describe_size(spec(f"{drawn}, {grid}")) == "36 configurations (12 draws x 3 grid points) x 2 seeds"
-    assert search.describe_size(spec(f"{drawn}}}")) == "12 configurations x 2 seeds"
-    assert search.describe_size(spec(f"{drawn}}}"), 2) == "10 configurations (2 of 12 were drawn before) x 2 seeds"
-    assert search.describe_size(spec(f"space: {{{grid}", search="{}")) == "3 configurations x 2 seeds"
+    assert (
+        optuna_draws.describe_size(spec(f"{drawn}, {grid}")) == "36 configurations (12 draws x 3 grid points) x 2 seeds"
+    )
+    assert optuna_draws.describe_size(spec(f"{drawn}}}")) == "12 configurations x 2 seeds"
+    assert (
+        optuna_draws.describe_size(spec(f"{drawn}}}"), 2) == "10 configurations (2 of 12 were drawn before) x 2 seeds"
+    )
+    assert optuna_draws.describe_size(spec(f"space: {{{grid}", search="{}")) == "3 configurations x 2 seeds"
 
 
 def every_draw(spec: SweepSpec) -> list[dict]:
     """All configurations, with a made-up score for each generation of tpe."""
-    results: list[search.EarlierResult] = []
+    results: list[optuna_draws.EarlierResult] = []
     values = []
-    for numbers in search.list_generations(spec):
-        for drawn in search.draw_configurations(spec, numbers, results):
+    for numbers in optuna_draws.list_generations(spec):
+        for drawn in optuna_draws.draw_configurations(spec, numbers, results):
             values.append(drawn.values)
         if spec.search.sampler == "tpe":
-            results += [search.EarlierResult(values=values[number], score=score(values[number])) for number in numbers]
+            results += [
+                optuna_draws.EarlierResult(values=values[number], score=score(values[number])) for number in numbers
+            ]
     return values
 
 
@@ -147,8 +153,8 @@ space:
 @pytest.mark.parametrize("sampler", ["random", "qmc"])
 def test_a_part_of_the_draws_is_that_part_of_all_of_them(spec, sampler):
     one = spec(SPACE, f"search.sampler={sampler}")
-    whole = search.draw_configurations(one, range(12))
-    assert search.draw_configurations(one, range(5, 9)) == whole[5:9]
+    whole = optuna_draws.draw_configurations(one, range(12))
+    assert optuna_draws.draw_configurations(one, range(5, 9)) == whole[5:9]
 
 
 def test_bounds_of_a_decay_stay_what_was_written():
@@ -180,7 +186,7 @@ space:
 def test_only_grids_are_one_draw(spec):
     space = "space:\n  model.norm: {grid: [none, pre]}\n  model.width: {grid: [8, 16, 32]}\n"
     one = spec(space, search="{sampler: grid}")
-    assert search.count_configurations(one) == 6
+    assert optuna_draws.count_configurations(one) == 6
     assert [tuple(values.values()) for values in every_draw(one)] == [
         (norm, width) for norm in ("none", "pre") for width in (8, 16, 32)
     ]
@@ -188,7 +194,7 @@ def test_only_grids_are_one_draw(spec):
 
 def test_no_space_is_one_configuration(spec):
     one = spec("", search="{}")
-    assert search.count_configurations(one) == 1 and every_draw(one) == [{}]
+    assert optuna_draws.count_configurations(one) == 1 and every_draw(one) == [{}]
 
 
 def test_tpe_draws_a_condition_only_where_it_holds(spec):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import LedgerError
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.objective import (
+from orchestrator.results.scoring.configuration_scores import (
     compute_area_beyond,
     find_generalization_length,
     rank_configurations,
