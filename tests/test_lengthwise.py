@@ -17,8 +17,8 @@ import torch
 
 import lengthwise
 from orchestrator.program.reports import DeclaredReports
+from tests.orchestrator.machine.test_full_disk import files_no_larger_than
 from tests.orchestrator.program.attempts import merge_attempts
-from tests.orchestrator.running.test_full_disk import files_no_larger_than
 
 DECLARED = DeclaredReports(
     steps=250,

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.cluster.virtual_nodes import QUICKSTART, ROOT, SMALL, options, read_curves
-from tests.orchestrator.running.conftest import left_alone, long_sweep
+from tests.orchestrator.tiny_sweeps import left_alone, long_sweep
 
 __all__ = ["alone", "left_alone", "long_sweep"]
 

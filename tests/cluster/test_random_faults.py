@@ -22,9 +22,9 @@ from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.with_ray.processes import find_processes, kill_processes
 from tests.command_line import CommandLine
-from tests.orchestrator.running.conftest import LongSweep
 from tests.orchestrator.running.deaths import holding, with_words
 from tests.orchestrator.running.ledgers import records, wait_for
+from tests.orchestrator.tiny_sweeps import LongSweep
 from tests.ray_cluster import RayCluster
 
 pytestmark = pytest.mark.cluster

@@ -28,6 +28,20 @@ from orchestrator.sweep.run_and_resume import run_sweep
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
 from search_spaces import dump_yaml, parse_sweep
 from tests.orchestrator.confirmations import DRAWS, curve
+from tests.orchestrator.tiny_sweeps import (  # noqa: F401 - fixtures
+    crowded,
+    in_packs,
+    left_alone,
+    long_sweep,
+    lose_first_pack,
+    played,
+    reporting,
+    server,
+    stage,
+    study,
+    tiny,
+    tiny_text,
+)
 from trainers.config.member import MemberConfig
 from trainers.evaluation.results import Evaluation
 

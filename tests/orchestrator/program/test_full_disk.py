@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.record.state.state import SweepState
+from tests.orchestrator.machine.test_full_disk import files_no_larger_than
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
-from tests.orchestrator.running.test_full_disk import files_no_larger_than
 
 HOOK = "step == 15 and exec(hook)"
 FULL = {  # by the file that does not fit

@@ -1,4 +1,4 @@
-"""Tiny sweeps: as files, played in this process, and killed in their middle."""
+"""Fixtures of tiny sweeps: as files, played in this process, and killed in their middle."""
 
 import http.server
 import shutil
@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator.mirror import driver_lock, mirrored_ledger
 from orchestrator.plan.packing.packs import PlannedPack
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
@@ -24,7 +23,6 @@ from orchestrator.running.schedulers import inline
 from search_spaces import SweepSpec, load_sweep
 from tests.command_line import CommandLine
 from tests.orchestrator.running.ledgers import begin_ledger, curves, evaluated_once, records, sets
-from tests.orchestrator.running.machines import Machine
 from tests.orchestrator.sized_packer import SizedPacker
 from tests.shared import fill_once
 from trainers.evaluation.results import Evaluation
@@ -354,12 +352,3 @@ def study(tmp_path: Path, tiny_text: str) -> Path:
     assert text != tiny_text
     (folder / "own.yaml").write_text(text + "imports: [my_tasks]\n")
     return folder
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Machine]:
-    """machine("a") is the machine of this name; all share a bucket."""
-    monkeypatch.setattr(mirrored_ledger, "COPY_SECONDS", 0.01)
-    monkeypatch.setattr(driver_lock, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(driver_lock, "HEARTBEAT_SECONDS", 0.05)
-    return lambda name: Machine(tmp_path / name, tmp_path / "bucket")

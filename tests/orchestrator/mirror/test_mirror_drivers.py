@@ -13,8 +13,8 @@ from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored_ledger import create_ledger, open_ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.storage import ObjectStore
+from tests.orchestrator.mirror.machines import FIRST, copied_bytes
 from tests.orchestrator.running.ledgers import wait_for
-from tests.orchestrator.running.machines import FIRST, copied_bytes
 
 
 def test_a_driver_that_was_taken_over_overwrites_nothing(machine, monkeypatch):

@@ -16,8 +16,8 @@ from orchestrator.storage import ObjectStore
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from orchestrator.upkeep.listing import list_sweeps
 from tests.orchestrator.claims.conftest import CLAIM, write_claims
+from tests.orchestrator.mirror.machines import FIRST, copied_bytes
 from tests.orchestrator.running.ledgers import wait_for
-from tests.orchestrator.running.machines import FIRST, copied_bytes
 
 FINISHED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 
