@@ -23,12 +23,12 @@ from orchestrator.claims.arm_values import (
 )
 from orchestrator.claims.seed_tests import (
     Answer,
+    answer_and_extrapolate,
     answer_mean,
     answer_median,
+    answer_rows,
     compute_equivalence_p,
-    compute_from_rows,
     compute_sign_p,
-    compute_with_extrapolation,
     cover_answers,
     describe_saturation,
     snap_to_bounds,
@@ -102,7 +102,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     bound = claim.no_effect_bound
     differences = subtract_values(*pair_arms(arms))
     if claim.statistic == "mean":
-        return compute_from_rows(answer_mean, differences)
+        return answer_rows(answer_mean, differences)
     saturated_share = compute_saturated_share(arms) if bound is not None else 0.0
 
     # An interval within the bounds shows that there is no effect, so p is then that of the equivalence.
@@ -118,7 +118,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
         return answer
 
     if claim.unit is None:
-        return compute_from_rows(compute_answer, differences)
+        return answer_rows(compute_answer, differences)
 
     # Configurations are independent samples only if they were drawn at random.
     design = read_design(sweep.state)
@@ -128,7 +128,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
         )
 
     units = compute_configuration_medians(differences)
-    return replace(compute_with_extrapolation(compute_answer, units), unit=design.unit, n_trained=len(arms[0].contexts))
+    return replace(answer_and_extrapolate(compute_answer, units), unit=design.unit, n_trained=len(arms[0].contexts))
 
 
 def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -158,12 +158,12 @@ def _answer_equivalence(claim: Claim, sweep: SweepCurves, arms: list[ArmValues])
             detail=describe_saturation(saturated_share),
         )
 
-    return compute_from_rows(compute_answer, rows)
+    return answer_rows(compute_answer, rows)
 
 
 def _answer_bound(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
     """Answer by the median over seeds against a bound."""
-    return compute_from_rows(lambda values: answer_median(values, null=claim.bound or 0.0), arms[0].values)
+    return answer_rows(lambda values: answer_median(values, null=claim.bound or 0.0), arms[0].values)
 
 
 def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -176,7 +176,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     first, second = pair_arms(arms)
     null = choose_null(claim)
     if not claim.metric[0].startswith("steps_to_"):
-        return compute_from_rows(lambda values: answer_median(values, null), divide_values(first, second))
+        return answer_rows(lambda values: answer_median(values, null), divide_values(first, second))
 
     # The smallest ratio divides the minimum of the first by the maximum of the second, the largest vice versa.
     (low_1, high_1), (low_2, high_2) = (
@@ -188,7 +188,7 @@ def _answer_ratio(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
         covered = cover_answers(answer_median(smallest, null), answer_median(largest, null))
         return replace(covered, detail=f"steps are known to one evaluation; reached by {reached}")
 
-    return compute_with_extrapolation(
+    return answer_and_extrapolate(
         compute_answer,
         compute_seed_medians(divide_values(low_1, high_2)),
         compute_seed_medians(divide_values(high_1, low_2)),
@@ -216,7 +216,7 @@ def _answer_share(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
         low, high = test.proportion_ci(0.95, method="exact")
         return Answer(effect=hits / n, low=low, high=high, p=test.pvalue, null=null, n=n, detail=f"{hits} of {n}")
 
-    return compute_with_extrapolation(compute_answer, successful.to_numpy()) if len(successful) else Answer(null=null)
+    return answer_and_extrapolate(compute_answer, successful.to_numpy()) if len(successful) else Answer(null=null)
 
 
 def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:
@@ -237,7 +237,7 @@ def _answer_fisher(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> A
         detail = " against ".join(f"{hits} of {n}" for hits, n in counts)
         return Answer(effect=first - second, low=low, high=high, p=p, n=min(n for _, n in counts), detail=detail)
 
-    return compute_with_extrapolation(compute_answer, *successes) if all(map(len, successes)) else Answer()
+    return answer_and_extrapolate(compute_answer, *successes) if all(map(len, successes)) else Answer()
 
 
 def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> Answer:

@@ -104,14 +104,14 @@ def snap_to_bounds(values: Floats, *bounds: float) -> Floats:
     return values
 
 
-def compute_from_rows(compute_answer: Callable[[Floats], Answer], rows: "pd.Series[float]") -> Answer:
+def answer_rows(compute_answer: Callable[[Floats], Answer], rows: "pd.Series[float]") -> Answer:
     """Return the answer of the values by context and seed; failed seeds (NaN) may have any value."""
     if not rows.isna().any():
-        return compute_with_extrapolation(compute_answer, compute_seed_medians(rows))
+        return answer_and_extrapolate(compute_answer, compute_seed_medians(rows))
 
     # A failed seed may have any value, so the answer covers the lowest and the highest possible.
     lowest, highest = (compute_seed_medians(rows.fillna(end)) for end in (-math.inf, math.inf))
-    return compute_with_extrapolation(
+    return answer_and_extrapolate(
         lambda low, high: cover_answers(compute_answer(low), compute_answer(high)), lowest, highest
     )
 
@@ -121,7 +121,7 @@ def cover_answers(lowest: Answer, highest: Answer) -> Answer:
     return replace(highest, least_effect=lowest.effect, low=lowest.low, p=max(lowest.p, highest.p))
 
 
-def compute_with_extrapolation(compute_answer: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
+def answer_and_extrapolate(compute_answer: Callable[..., Answer], *arms: NDArray[Any]) -> Answer:
     """Return the answer, with a function that computes it again for more seeds in the same proportions."""
     return replace(
         compute_answer(*arms), extrapolate=lambda n: compute_answer(*(_repeat_values(seeds, n) for seeds in arms))

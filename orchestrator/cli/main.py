@@ -120,9 +120,9 @@ def init(
 
     It has a task and a model of your own, or with --program a script.
     """
-    from orchestrator.upkeep.new_study import write_start
+    from orchestrator.upkeep.new_study import write_start_files
 
-    for line in write_start(target, program=program, force=force):
+    for line in write_start_files(target, program=program, force=force):
         _say(line)
 
 

@@ -30,8 +30,7 @@ from search_spaces.grammar.values import (
     make_store_absolute,
 )
 
-# Panels of the help
-BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = ("begin", "look", "continue", "export", "maintenance")
+BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = ("begin", "look", "continue", "export", "maintenance")  # parts of the help
 
 
 def _choose_storage(ctx: typer.Context, storage: str | None) -> str | None:

@@ -163,7 +163,7 @@ def repair(
 
     Prints what is lost, and keeps the damaged file.
     """
-    from orchestrator.record.repair import repair as repair_ledger
+    from orchestrator.record.repair import repair_ledger
 
     for line in repair_ledger(folder):
         _say(line)

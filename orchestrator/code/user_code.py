@@ -1,8 +1,8 @@
 """Find, digest and import the user's own modules, which a sweep names under `imports`.
 
-Their tasks, models and other classes register as shipped ones do. A module is searched beside the
-sweep file, in the current folder, then on Python's path. Its digest covers its Python files, and the files beside it
-that they import, directly or indirectly. The digest of an installed package covers only its own files.
+Their tasks, models and other classes register as shipped ones do. A module is searched beside the sweep file, in the
+current folder, then on Python's path. Its digest covers its Python files, and the files beside it that they import,
+directly or indirectly. The digest of an installed package covers only its own files.
 
 UserCodeError (a UserError)    a module cannot be found, read or imported, or has changed
 """
@@ -31,12 +31,11 @@ from trainers.files.data_folders import add_search_folder
 from trainers.settings import registry
 
 LENGTHWISE_PACKAGES = frozenset({"trainers", "orchestrator", "search_spaces", "cluster", "lengthwise"})
-
 SCRIPT_ADVICE = '; importing runs the whole file: move script code below `if __name__ == "__main__":`'
 
 
 class UserCodeError(UserError):
-    """An own module cannot be found or imported, or has changed."""
+    """A module of the user cannot be found or imported, or has changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +92,7 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
     if spec.folder is not None:
         add_search_folder(spec.folder)
 
-    # Go on after a failure, so that one message names all modules that cannot be imported.
+    # Continue after a failure, so that one message names all modules that cannot be imported.
     sources, problems = [], []
     for index, module in enumerate(spec.imports):
         try:
@@ -173,7 +172,7 @@ def find_module(module: str, folders: Iterable[Path]) -> CodeSource:
 
 def load_module(source: CodeSource) -> None:
     """Import a module from its root, or search data files there. Raises UserCodeError with the failing line."""
-    # The files of a program's command and data files are no modules to import.
+    # The files of a program's command, and data files, are not modules.
     if source.module == DATA:
         add_search_folder(source.root)
     if source.module in (PROGRAM, DATA):
@@ -229,7 +228,7 @@ def _refuse_conflicts(source: CodeSource) -> None:
 
 
 def get_loaded_module(module: str) -> CodeSource | None:
-    """Return the source from which this process has imported an own module; None if it has not been imported."""
+    """Return the source from which this process has imported a module of the user; None if it has not been imported."""
     return _loaded_sources.get(module)
 
 

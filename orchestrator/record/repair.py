@@ -29,11 +29,11 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command, format_count, format_ranges
 from trainers.files.atomic_file import write_atomic
 
-KINDS_WITH_CURVES = ("evaluation", "later_evaluation")  # kinds of records with curves
-MAX_SHOWN_RECORDS = 3  # listed records with damaged curves
+KINDS_WITH_CURVES = ("evaluation", "later_evaluation")
+MAX_SHOWN_RECORDS = 3  # of those with damaged curves
 
 
-def repair(folder: Path) -> list[str]:
+def repair_ledger(folder: Path) -> list[str]:
     """Cut the ledger in `folder` after its last good record, and drop records that need damaged curves.
 
     Returns sentences about the damage and the repair. The damaged file is kept in the same folder, under a new name. A

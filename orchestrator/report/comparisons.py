@@ -34,7 +34,7 @@ from orchestrator.report.tables.seed_comparison_table import (
     make_comparison_columns,
     make_comparison_records,
 )
-from orchestrator.report.terminal import lay_out, make_rich_table, make_sentence_text
+from orchestrator.report.terminal import make_rich_table, make_sentence_text, split_table
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
@@ -319,7 +319,7 @@ def _lay_out_comparisons(
 ) -> Iterator[RenderableType]:
     """Yield the tables of differences that fit the console; `names` are columns before the differences."""
     cells = make_cells(comparisons, [*names, *make_comparison_columns(comparisons, summary.infinity_text)])
-    yield from map(make_rich_table, lay_out(cells, console.width, keys=len(names) + 1))
+    yield from map(make_rich_table, split_table(cells, console.width, keys=len(names) + 1))
 
 
 def _make_name_columns(sweep_comparison: SweepComparison) -> Columns:

@@ -52,7 +52,7 @@ def make_sentence_text(text: str, console: Console, summary: Summary, style: str
     return Group(Text(text, style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold"))
 
 
-def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
+def split_table(cells: Cells, width: int, keys: int) -> list[Cells]:
     """Return the table if it fits, else several tables with broken cells that repeat the first `keys` columns.
 
     Beside a wide column fewer of the first columns are repeated.
@@ -60,12 +60,14 @@ def lay_out(cells: Cells, width: int, keys: int) -> list[Cells]:
     if measure_table(cells) <= width:
         return [cells]
 
+    # Break long cells into lines, and a heading to the width of its cells, but not below half of CELL_WIDTH.
     broken = {}
     for heading, column in cells.items():
         column = [break_cell(cell) for cell in column]
         room = max(CELL_WIDTH // 2, *(len(line) for cell in column for line in cell.split("\n")))
         broken[break_cell(heading, room)] = column
 
+    # A column that does not fit begins a new table, with as many of the first columns as fit beside it.
     names, tables = list(broken), list[Cells]([{}])
     for number, name in enumerate(names):
         added = {name: broken[name]}
@@ -131,7 +133,7 @@ class Screen:
                 lines += len(failures) + _count_lines(describe_columns(summary, cells)) + 5
                 room = max(MIN_ROWS, min(MAX_ROWS, MAX_LINES - lines))
                 cells = {name: column[:room] for name, column in cells.items()}
-            yield from map(make_rich_table, lay_out(cells, width, keys=2))
+            yield from map(make_rich_table, split_table(cells, width, keys=2))
             hidden = [name for name in make_cells(rows, make_value_columns(summary)) if name not in cells]
             results = make_cells(rows, make_result_columns(summary), summary.infinity_text)
             omitted = [format_count(len(rows) - room, "configuration")] if len(rows) > room else []
@@ -190,6 +192,7 @@ def make_short_table(summary: Summary, rows: Sequence[ConfigurationResult], fits
     columns = [column for column in make_result_columns(summary) if column.heading not in hidden]
     results = make_cells(rows, columns, summary.infinity_text)
 
+    # Leave out what is needed least, until the rest fits.
     if not fits(names | values | results):
         results = {name: [cell.partition(" [")[0] for cell in column] for name, column in results.items()}
     for heading in LEAST_NEEDED:

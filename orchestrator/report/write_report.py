@@ -20,7 +20,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import OUTDATED_FILES, REPORT_CSV, TABLES, make_csv_tables, write_csv
 from orchestrator.report.page.render import render_page
 from orchestrator.report.tables.later_evaluation_table import make_later_section
-from orchestrator.report.terminal import Screen, lay_out, make_rich_table, make_sentence_text
+from orchestrator.report.terminal import Screen, make_rich_table, make_sentence_text, split_table
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.summary import Summary
 from orchestrator.text.consoles import say
@@ -121,7 +121,7 @@ def show_later_evaluations(folder: Path, keys: Collection[object], console: Cons
         summary, [evaluation for evaluation in summary.later_evaluations if evaluation.key in keys]
     )
     console.print(Text(section.heading, style="bold"))
-    for part in lay_out(section.cells, console.width, keys=2):
+    for part in split_table(section.cells, console.width, keys=2):
         console.print(make_rich_table(part))
     for note in section.notes:
         console.print(make_sentence_text(note, console, summary, "dim"))

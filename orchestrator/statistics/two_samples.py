@@ -59,7 +59,7 @@ def compare_pairs(first: Floats, second: Floats) -> TwoSamples:
     configuration fail to learn and all others agree. p is that of the sign test, which the interval inverts: it is at
     most .05 if and only if an interval of LEVEL excludes 0.
     """
-    return describe_differences(subtract_pairs(first, second))
+    return summarize_differences(subtract_pairs(first, second))
 
 
 def subtract_pairs(first: Floats, second: Floats) -> Floats:
@@ -69,7 +69,7 @@ def subtract_pairs(first: Floats, second: Floats) -> Floats:
     return difference
 
 
-def describe_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamples:
+def summarize_differences(difference: Floats, *, level: float = LEVEL) -> TwoSamples:
     """Return median, interval and sign test of paired differences (n,), without NaN; see `compare_pairs`."""
     n = len(difference)
     if not n:

@@ -12,7 +12,7 @@ from trainers.files.atomic_file import write_atomic
 START_FOLDER = FOLDER / "examples" / "start"
 
 
-def write_start(folder: Path, *, program: bool, force: bool = False) -> list[str]:
+def write_start_files(folder: Path, *, program: bool, force: bool = False) -> list[str]:
     """Write a sweep file with a task and a model, or with a training script, into `folder`; return lines to print.
 
     The sweep gets the name of the folder. Raises UserError if one of the files exists, unless `force`; then nothing is

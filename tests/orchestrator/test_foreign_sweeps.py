@@ -24,7 +24,7 @@ from orchestrator.record.ledger.folders import IN_PLACE_FILES, SWEEP_FOLDERS, fi
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.record_kinds import RECORD_KINDS
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode_record, encode_record, read_records
-from orchestrator.record.repair import repair
+from orchestrator.record.repair import repair_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import present_report
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog
@@ -155,7 +155,7 @@ def test_links_that_lead_out_are_refused(folder: Path, original: Path, what: str
     else:
         shutil.move(target, outside)
         target.symlink_to(outside)
-    for read in (*read_by(folder), partial(repair, folder)):
+    for read in (*read_by(folder), partial(repair_ledger, folder)):
         with pytest.raises(UnexpectedEntry, match=r"/(curves|weights)\S* is a link to /"):
             read()
 
@@ -180,7 +180,7 @@ def test_files_that_are_opened_in_place_are_regular(
     (folder.parent / "outside").write_bytes((folder / LEDGER_FILE).read_bytes())
     (folder / name).unlink(missing_ok=True)
     put_odd(folder / name)
-    for read in (*read_by(folder), partial(repair, folder), partial(Ledger.create, folder, {})):
+    for read in (*read_by(folder), partial(repair_ledger, folder), partial(Ledger.create, folder, {})):
         with pytest.raises(UnexpectedEntry, match=rf"/{re.escape(name)} is (a link|not a regular file); ") as caught:
             read()
         assert caught.value.exit_code == 2
@@ -195,7 +195,7 @@ def test_nothing_is_written_through_a_link_to_a_folder(folder: Path, original: P
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / f"{name}{inner}").parent.mkdir(exist_ok=True)
         (folder / f"{name}{inner}").symlink_to(outside)
-        for read in (*read_by(folder), partial(repair, folder), partial(Ledger.create, folder, {})):
+        for read in (*read_by(folder), partial(repair_ledger, folder), partial(Ledger.create, folder, {})):
             with pytest.raises(UnexpectedEntry, match=rf"/{name}{inner} is a link to {outside}"):
                 read()
         (folder / f"{name}{inner}").unlink()
@@ -232,7 +232,7 @@ def test_a_folder_without_permission_is_named(folder: Path) -> None:
     reads: list[Callable[[], Any]] = [
         lambda: SweepState.load(find_in_storage(folder)),
         lambda: Ledger.open(folder),
-        lambda: repair(folder),
+        lambda: repair_ledger(folder),
         lambda: Ledger.create(folder, {}),
     ]
     folder.chmod(0)

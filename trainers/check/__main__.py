@@ -13,6 +13,7 @@ def main(modules: Sequence[str]) -> int:
     if not modules or any(module.startswith("-") for module in modules):
         print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
         return 2
+
     # The classes of the modules are those that were not registered before.
     names_before = {kind: set(registry.get_classes(kind)) for kind in registry.KINDS}
     for module in modules:

@@ -48,6 +48,7 @@ def call_fused(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
             raise
         except Exception as error:  # any type: torch's compiler calls other compilers
             return _disable(function, arguments, f"{type(error).__name__}: {error}".splitlines()[0])
+
         # If this call has compiled a program, check it before its numbers are used.
         if _count_programs() != programs_before and not torch.equal(drawn, function(*arguments)):
             return _disable(function, arguments, "the compiled kernels draw other numbers")

@@ -16,7 +16,7 @@ from trainers.random import draws
 
 # Random numbers that use no stream: modules of users draw initial weights after `torch.manual_seed(seed)`.
 STREAMS = {
-    "init": 0,  # initial weights (`ParameterLayout.initial`)
+    "init": 0,  # initial weights (`ParameterLayout.draw_initial_weights`)
     "data": 1,  # training rows (`StepBatches`)
     "dropout": 2,  # forward passes (`Noise`): dropout, random positions, sampled tokens; at step 0 those of evaluations
     "eval": 3,  # test inputs (`draw_evaluation_inputs`)

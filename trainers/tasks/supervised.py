@@ -27,7 +27,7 @@ def compute_loss(logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     return -(compute_log_likelihoods(logits_MBTV, batch.targets) * weight).sum(dim=(1, 2)), weight.sum(dim=(1, 2))
 
 
-def regularize(
+def regularize_loss(
     loss_M: Tensor, logits_MBTV: Tensor, batch: Batch, smoothing_M1: Tensor | None, factor_M1: Tensor | None
 ) -> Tensor:
     """Return a sum of losses with label smoothing (as in torch's `cross_entropy`) and z-loss (arXiv:2204.02311), (M,).
@@ -92,4 +92,4 @@ def score_accuracy(logits_MBTV: Tensor, batch: Batch) -> dict[str, Tensor]:
 
 
 # The names in version 2.0.0, which tasks and metrics of users may call.
-loss_mask, loss, mistakes = make_loss_mask, compute_loss, find_mistakes
+loss_mask, loss, mistakes, regularize = make_loss_mask, compute_loss, find_mistakes, regularize_loss

@@ -64,6 +64,8 @@ def join_checkpoints(
         if snapshot is None or member_name not in names or snapshot.compiled != compiled or snapshot.step > max_step:
             return None, [*notices, f"{folder} has no usable state of {member_name}; the pack starts from step 0"]
         rows.append((snapshot, names.index(member_name)))
+
+    # Nor can states be joined that differ in their step, evaluations or parameters.
     states = {(checkpoint.step, len(checkpoint.evaluations), tuple(checkpoint.parameters)) for checkpoint, _ in rows}
     if len(states) > 1:
         return None, [

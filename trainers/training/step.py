@@ -96,7 +96,7 @@ def _compute_task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor
     factor = pack.hyperparameters.get("z_loss")
     if smoothing is None and factor is None:
         return loss_M, weight_M
-    return supervised.regularize(loss_M, logits, batch, smoothing, factor), weight_M
+    return supervised.regularize_loss(loss_M, logits, batch, smoothing, factor), weight_M
 
 
 def _check_loss(name: str, loss: tuple[Tensor, Tensor], members: int) -> tuple[Tensor, Tensor]:

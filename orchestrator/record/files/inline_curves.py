@@ -104,6 +104,7 @@ class MissingCurves:
         return final_by_key, first_by_key
 
     def _get_shape(self, fields: Mapping[str, Any]) -> tuple[list[Any], ...]:
+        """Return averages, metrics and lengths of an evaluation; a file is read once."""
         if "curves" in fields:
             return tuple(fields["curves"][name] for name in SHAPE)
         if fields["file"] not in self._shapes:

@@ -35,11 +35,11 @@ def make_provenance_section(summary: Summary) -> Section:
         texts[f"{format_count(len(group.packs), environments.noun)}: {join_first_few(group.packs)}"] = _describe_group(
             group, differing
         )
-    more = len(groups) - MAX_GROUPS
-    note = [f"{more} more groups of {environments.noun}s are in the ledger."] if more > 0 else []
+    hidden = len(groups) - MAX_GROUPS
+    notes = [f"{hidden} more groups of {environments.noun}s are in the ledger."] if hidden > 0 else []
     if sum(len(group.packs) for group in groups) > len({pack_id for group in groups for pack_id in group.packs}):
-        note.append(f"A {environments.noun} that was resumed or retried with other code is in each of its rows.")
-    return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=note)
+        notes.append(f"A {environments.noun} that was resumed or retried with other code is in each of its rows.")
+    return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=notes)
 
 
 def _describe_group(group: PackGroup, differing: list[str]) -> str:

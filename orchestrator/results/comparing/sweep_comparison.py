@@ -32,8 +32,8 @@ from orchestrator.statistics.quartiles import Floats, compute_median_or_nan
 from orchestrator.statistics.two_samples import (
     TwoSamples,
     compare_groups,
-    describe_differences,
     subtract_pairs,
+    summarize_differences,
 )
 from orchestrator.text.wording import format_command
 from search_spaces import ABSENT
@@ -397,7 +397,7 @@ def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, is_paired: b
         differences = _average_configurations(subtract_pairs(x_CS, y_CS))
         is_defined = ~np.isnan(differences)
         return replace(
-            describe_differences(differences[is_defined], level=level),
+            summarize_differences(differences[is_defined], level=level),
             both_failed=int(((failed_x & failed_y).all(axis=0) & is_defined).sum()),
             one_failed=int(((failed_x ^ failed_y).any(axis=0) & is_defined).sum()),
         )

@@ -52,14 +52,14 @@ class FormalLanguage(Task):
 
     def sample(self, stream, rows):
         """Draw a training batch of strings of different lengths."""
-        return self.batch_of(self.draw_strings(stream, rows, self.train_length), self.draw_lengths(stream, rows))
+        return self.make_batch(self.draw_strings(stream, rows, self.train_length), self.draw_lengths(stream, rows))
 
     def draw_rows(self, stream, rows, length):
         """Draw a test batch of strings of the same length."""
         string_SBN = self.draw_strings(stream, rows, length)
-        return self.batch_of(string_SBN, torch.full_like(string_SBN[..., 0], length))
+        return self.make_batch(string_SBN, torch.full_like(string_SBN[..., 0], length))
 
-    def batch_of(self, string_SBN: Tensor, length_SB: Tensor) -> Batch:
+    def make_batch(self, string_SBN: Tensor, length_SB: Tensor) -> Batch:
         """Return the batch of the first `length_SB` symbols of each string."""
         # Strings of a batch differ in length, so positions are counted from the end of each.
         empty = self.symbols
@@ -85,9 +85,10 @@ class EvenPairs(FormalLanguage):
     """Input: bits. Output: whether the number of neighbours 01 and 10 is even (0) or odd (1). A regular language.
 
     >>> task = EvenPairs(train_length=6, test_lengths=(7,))
-    >>> task.batch_of(torch.tensor([[[0, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 0]]]), torch.tensor([[6, 4]])).tokens.tolist()
+    >>> strings = torch.tensor([[[0, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 0]]]), torch.tensor([[6, 4]])
+    >>> task.make_batch(*strings).tokens.tolist()
     [[[0, 0, 1, 1, 1, 0, 2], [0, 1, 0, 1, 2, 3, 3]]]
-    >>> task.compute_answers(torch.tensor([[[0, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 0]]]), torch.tensor([[6, 4]])).tolist()
+    >>> task.compute_answers(*strings).tolist()
     [[[0], [1]]]
     """
 
@@ -163,7 +164,7 @@ class ReverseString(FormalLanguage):
     """Input: bits. Output: the bits in reverse order. A context-free language that needs a stack.
 
     >>> task = ReverseString(train_length=4, test_lengths=(5,))
-    >>> batch = task.batch_of(torch.tensor([[[0, 1, 1, 0]]]), torch.tensor([[3]]))
+    >>> batch = task.make_batch(torch.tensor([[[0, 1, 1, 0]]]), torch.tensor([[3]]))
     >>> batch.tokens.tolist(), batch.targets.tolist()
     ([[[0, 1, 1, 2, 2, 2, 3, 3]]], [[[-100, -100, -100, 1, 1, 0, -100, -100]]])
     """

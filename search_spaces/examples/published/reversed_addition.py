@@ -26,14 +26,14 @@ class ReversedAddition(Task):
     In `hints` and `coupled` the ids of a row start at a random offset, so that ids of longer rows are trained.
 
     >>> task, digits = ReversedAddition(train_digits=2, test_digits=(3,)), torch.tensor([[[[7, 1], [5, 9]]]])
-    >>> batch = task.batch_of(digits, torch.tensor([[2]]), torch.tensor([[0]]))  # 17 + 95 = 112
+    >>> batch = task.make_batch(digits, torch.tensor([[2]]), torch.tensor([[0]]))  # 17 + 95 = 112
     >>> batch.tokens.tolist()
     [[[7, 1, 10, 5, 9, 11, 2, 1, 1]]]
     >>> batch.targets.tolist()
     [[[-100, -100, -100, -100, -100, 2, 1, 1, 12]]]
-    >>> ReversedAddition(form="coupled").batch_of(digits, torch.tensor([[2]]), torch.tensor([[4]])).ids.tolist()
+    >>> ReversedAddition(form="coupled").make_batch(digits, torch.tensor([[2]]), torch.tensor([[4]])).ids.tolist()
     [[[5, 6, 4, 5, 6, 4, 5, 6, 7]]]
-    >>> ReversedAddition(form="hints").batch_of(digits, torch.tensor([[2]]), torch.tensor([[0]])).tokens.tolist()
+    >>> ReversedAddition(form="hints").make_batch(digits, torch.tensor([[2]]), torch.tensor([[0]])).tokens.tolist()
     [[[14, 7, 15, 1, 10, 14, 5, 15, 9, 11, 14, 2, 15, 1, 16, 1]]]
     """
 
@@ -65,9 +65,9 @@ class ReversedAddition(Task):
     def draw_batch(self, stream, rows: int, count_SB: Tensor, longest: int) -> Batch:
         """Draw numbers with `count_SB` digits each, at most `longest`, and a random first position id for each row."""
         start_SB = draw_below(stream, 2, (rows,), self.places - count_SB)
-        return self.batch_of(stream.integers(0, (rows, 2, longest), 10), count_SB, start_SB)
+        return self.make_batch(stream.integers(0, (rows, 2, longest), 10), count_SB, start_SB)
 
-    def batch_of(self, digits_SB2N: Tensor, count_SB: Tensor, start_SB: Tensor) -> Batch:
+    def make_batch(self, digits_SB2N: Tensor, count_SB: Tensor, start_SB: Tensor) -> Batch:
         """Return the batch of pairs of numbers with `count_SB` digits each."""
         longest = digits_SB2N.shape[-1]
         digits_SB2N = digits_SB2N * mask_leading(longest, count_SB)[:, :, None]

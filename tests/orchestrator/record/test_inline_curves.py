@@ -17,7 +17,7 @@ from orchestrator.record.files.curves import MAX_INLINE_VALUES, read_curves, sto
 from orchestrator.record.files.inline_curves import make_inline_fields
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import INLINE_SCHEMA, SCHEMA, Record, encode_record
-from orchestrator.record.repair import repair
+from orchestrator.record.repair import repair_ledger
 from orchestrator.record.state.state import SweepState
 from trainers.tasks.recorded_metrics import RecordedMetric
 
@@ -119,7 +119,7 @@ def test_large_curves_go_to_a_file_of_the_same_sweep(tmp_path: Path) -> None:
     curves = read_curves(state, packs={"p1"})
     np.testing.assert_array_equal(curves[curves["step"] == step]["value"].to_numpy(), large.values_MAKL.reshape(-1))
     part.unlink()
-    assert any("p1" in line for line in repair(tmp_path))
+    assert any("p1" in line for line in repair_ledger(tmp_path))
     assert sorted(SweepState.load(tmp_path).packs["p1"].evaluations) == [25, 50]
 
 

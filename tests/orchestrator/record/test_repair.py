@@ -15,7 +15,7 @@ from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, NotAS
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
-from orchestrator.record.repair import repair
+from orchestrator.record.repair import repair_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command
 
@@ -33,7 +33,7 @@ def test_a_sound_ledger_is_left_as_it_is(folder: Path) -> None:
     for content in (WHOLE, WHOLE[:-1], WHOLE + b'{"seq":'):
         (folder / LEDGER_FILE).write_bytes(content)
         before = {path: path.stat().st_mtime_ns for path in folder.iterdir() if not path.name.startswith(".")}
-        (said,) = repair(folder)
+        (said,) = repair_ledger(folder)
         assert "is sound" in said and "nothing was changed" in said
         assert {path: path.stat().st_mtime_ns for path in folder.iterdir() if not path.name.startswith(".")} == before
 
@@ -47,13 +47,13 @@ def test_what_two_drivers_have_left(folder: Path) -> None:
     (folder / LEDGER_FILE).write_bytes(damaged)
     with pytest.raises(DamagedLedger, match=f"lengthwise repair {folder}"):
         read_records(folder)
-    said = "\n".join(repair(folder))
+    said = "\n".join(repair_ledger(folder))
     assert (folder / LEDGER_FILE).read_bytes() == b"".join(LINES[:-3])
     kept = folder / f"{LEDGER_FILE}.damaged-1"
     assert f"saved as {kept}; " in said and kept.read_bytes() == damaged
     assert "1 record of kind pack_end" in said and "1 unreadable line" in said
     assert pack_end.fields["pack_id"] in said and f"lengthwise resume {folder}" in said
-    (again,) = repair(folder)
+    (again,) = repair_ledger(folder)
     assert "is sound" in again
 
 
@@ -62,7 +62,7 @@ def test_an_earlier_kept_file_is_never_overwritten(folder: Path) -> None:
         lines = (folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
         lines[line] = b"broken by hand\n"
         (folder / LEDGER_FILE).write_bytes(b"".join(lines))
-        repair(folder)
+        repair_ledger(folder)
         kept = sorted(folder.glob("*.damaged*"))
         assert len(kept) == number and kept[-1] == folder / f"{LEDGER_FILE}.damaged-{number}"
         assert kept[-1].read_bytes() == b"".join(lines)
@@ -77,14 +77,14 @@ def test_records_that_rest_on_damaged_curves_are_taken_out(folder: Path, damage:
         read_curves(SweepState.load(folder))
     again = f"retrain its members: {format_command('repair', folder)}, then {format_command('resume', folder)}"
     assert str(found.value).endswith(f"\nput a copy of the file back, or {again}")
-    assert repair(folder)[0].endswith(f":{record.seq + 1}: curves missing or damaged: {part}")
+    assert repair_ledger(folder)[0].endswith(f":{record.seq + 1}: curves missing or damaged: {part}")
     state = SweepState.load(folder)
     pack = state.packs[record.fields["pack_id"]]
     others = [one.evaluations for one in state.packs.values() if one is not pack]
     assert not pack.evaluations and not pack.has_ended and all(others) and state.end_status is None
     unscored = {found.config_id for found in state.configurations.values() if found.score is None}
     assert unscored == {name for name, _ in pack.members} and len(read_curves(state))
-    assert "is sound" in repair(folder)[0]
+    assert "is sound" in repair_ledger(folder)[0]
 
 
 def test_curves_of_a_sweep_at_an_address_are_fetched_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_curves_of_a_sweep_at_an_address_are_fetched_again(folder: Path, monkeyp
         monkeypatch.setattr(f"orchestrator.{module}.find_address", lambda folder: "file:///sweeps/x")
     next((folder / "curves").iterdir()).unlink()
     with pytest.raises(DamagedCurves, match="remove it, so that the next command fetches it from file:///sweeps/x"):
-        repair(folder)
+        repair_ledger(folder)
     assert (folder / LEDGER_FILE).read_bytes() == WHOLE
 
 
@@ -105,20 +105,20 @@ def test_a_record_that_says_nonsense_is_cut_off(folder: Path) -> None:
         *LINES[at + 1 :],
     ]
     (folder / LEDGER_FILE).write_bytes(b"".join(lines))
-    assert "99" in repair(folder)[0]
+    assert "99" in repair_ledger(folder)[0]
     assert len(read_records(folder)) == at and SweepState.load(folder)
 
 
 def test_what_cannot_be_repaired_is_left(folder: Path, tmp_path: Path) -> None:
     (folder / LEDGER_FILE).write_bytes(WHOLE[1:])
     with pytest.raises(DamagedLedger, match="a first record cannot be repaired; put a copy of the file back"):
-        repair(folder)
+        repair_ledger(folder)
     assert (folder / LEDGER_FILE).read_bytes() == WHOLE[1:] and not list(folder.glob("*.damaged*"))
     with pytest.raises(NotASweep):
-        repair(tmp_path / "nowhere")
+        repair_ledger(tmp_path / "nowhere")
     (folder / LEDGER_FILE).write_bytes(WHOLE)
     with Ledger.open(folder), pytest.raises(SweepLocked):
-        repair(folder)
+        repair_ledger(folder)
 
 
 @settings(max_examples=60)
@@ -131,7 +131,7 @@ def test_whatever_is_cut_or_garbled_a_prefix_is_left(start: int, end: int, inste
         shutil.copytree(RELEASED / "curves", folder / "curves")
         (folder / LEDGER_FILE).write_bytes(content)
         try:
-            said = repair(folder)
+            said = repair_ledger(folder)
         except LedgerError as error:
             assert "first record" in str(error) and (folder / LEDGER_FILE).read_bytes() == content
             return
@@ -142,7 +142,7 @@ def test_whatever_is_cut_or_garbled_a_prefix_is_left(start: int, end: int, inste
         assert ("is sound" in said[0]) == (not kept.exists())
         if kept.exists():
             assert kept.read_bytes() == content
-        assert "is sound" in repair(folder)[0]
+        assert "is sound" in repair_ledger(folder)[0]
         with Ledger.open(folder) as ledger:
             ledger.append("end", status="complete", message="")
 

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from orchestrator.record.ledger.records import read_records
-from orchestrator.record.repair import repair
+from orchestrator.record.repair import repair_ledger
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.running.deaths import finish
 from tests.orchestrator.running.ledgers import records, wait_for
@@ -45,5 +45,5 @@ def test_the_first_of_two_drivers_stops_and_names_the_second(lengthwise, long_sw
     holds[1].unlink()
     finish(second)
     assert read_records(folder)[-1].kind == "end" and SweepState.load(folder).end_status == "complete"
-    assert "is sound" in repair(folder)[0]
+    assert "is sound" in repair_ledger(folder)[0]
     long_sweep.ended_as_if_left_alone(folder)

@@ -11,7 +11,7 @@ from tests.trainers.runs import check_alone, stepped
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.packs.pack import Pack, TrainingState
-from trainers.tasks.supervised import IGNORED, loss, regularize
+from trainers.tasks.supervised import IGNORED, loss, regularize_loss
 from trainers.tensors.batch import Batch
 from trainers.training.step import compute_gradients, sample_batches
 
@@ -31,9 +31,9 @@ def test_each_member_is_as_torch_computes_it_alone() -> None:
     batch = Batch(targets.clamp(min=0), targets)
     plain, weight = loss(logits, batch)
     shares, factors = (0.1, 0.4), (1e-2, 0.5)
-    smooth = regularize(plain, logits, batch, column(*shares), None)
-    z = regularize(plain, logits, batch, None, column(*factors))
-    both = regularize(plain, logits, batch, column(*shares), column(*factors))
+    smooth = regularize_loss(plain, logits, batch, column(*shares), None)
+    z = regularize_loss(plain, logits, batch, None, column(*factors))
+    both = regularize_loss(plain, logits, batch, column(*shares), column(*factors))
     for m in range(2):
         flat, wanted = logits[m].flatten(0, 1), targets[m].flatten()
         expected = functional.cross_entropy(flat, wanted, ignore_index=IGNORED, label_smoothing=shares[m])
@@ -49,7 +49,7 @@ def test_a_weighted_target_counts_as_often() -> None:
     weighted = Batch(targets, targets, weight=torch.tensor([[[2.0, 0.0, 0.0], [0.0, 0.0, 0.0]]]))
     single = Batch(targets[:, :1, :1], targets[:, :1, :1])
     sums = [
-        regularize(loss(some, batch)[0], some, batch, column(0.3), column(0.2))
+        regularize_loss(loss(some, batch)[0], some, batch, column(0.3), column(0.2))
         for some, batch in ((logits, weighted), (logits[:, :1, :1], single))
     ]
     torch.testing.assert_close(sums[0], 2 * sums[1])

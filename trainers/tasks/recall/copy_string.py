@@ -15,7 +15,7 @@ class CopyString(Strings):
     Length is the end of a bucket of string lengths. With B begin, | separator, E end and _ not scored:
 
     >>> task, string, count = CopyString(train_length=4), torch.tensor([[[14, 6, 4, 9]]]), torch.tensor([[3]])
-    >>> [" ".join(symbols) for symbols in task.format_row(task.batch_of(*task.copy_parts(string, count), 4), 0)]
+    >>> [" ".join(symbols) for symbols in task.format_row(task.make_batch(*task.copy_parts(string, count), 4), 0)]
     ['B k c a | k c a', '_ _ _ _ k c a E']
     >>> CopyString(train_length=50).train_positions
     102

@@ -35,7 +35,7 @@ class FlipFlop(Task):
     Three distributions are evaluated: `iid` as in training, `sparse` (few writes) and `dense` (many writes).
 
     >>> task = FlipFlop(pairs=5)
-    >>> batch = task.batch_of(torch.tensor([[[1, 3, 1, 3, 2]]]), torch.tensor([[[1, 0, 0, 1, 0]]]))
+    >>> batch = task.make_batch(torch.tensor([[[1, 3, 1, 3, 2]]]), torch.tensor([[[1, 0, 0, 1, 0]]]))
     >>> " ".join(task.format_row(batch, 0)[0])
     'w 1 i 0 w 0 i 1 r 0'
     >>> " ".join(task.format_row(batch, 0)[1])
@@ -51,6 +51,8 @@ class FlipFlop(Task):
     measured_distances: tuple[int, ...] = setting(
         (), low=1, help="the read error is also measured for distances from each of these up to the next one"
     )
+
+    former_names = Task.former_names | {"batch_of": "make_batch"}
 
     inputs = 6
     headline = ("accuracy", "read_error")
@@ -106,7 +108,7 @@ class FlipFlop(Task):
         """The share of ignore instructions in each distribution."""
         return {"iid": self.ignore, "sparse": self.sparse, "dense": self.dense}
 
-    def batch_of(self, instructions_SBN: Tensor, bits_SBN: Tensor) -> Batch:
+    def make_batch(self, instructions_SBN: Tensor, bits_SBN: Tensor) -> Batch:
         """Return rows of given instructions and bits; a bit after a read is replaced by the last written bit."""
         written_bits = bits_SBN.gather(-1, find_last_writes(instructions_SBN))
         bits = ZERO + torch.where(instructions_SBN == READ, written_bits, bits_SBN)
@@ -164,7 +166,7 @@ class FlipFlop(Task):
         share = round((1.0 - ignored) * 2**31)
         instructions = torch.where(kind < share, READ, torch.where(kind < 2 * share, WRITE, IGNORE))
         instructions[..., 0], instructions[..., -1] = WRITE, READ
-        return self.batch_of(instructions, draw_below(draws, site + 1, (rows, pairs), 2))
+        return self.make_batch(instructions, draw_below(draws, site + 1, (rows, pairs), 2))
 
     def _measure_distances(self, tokens: Tensor) -> Tensor:
         """Return how many pairs back the last write is, for each pair, (..., N)."""

@@ -18,7 +18,7 @@ class Induction(Strings):
     last occurrence before the end. Length is the end of a bucket of string lengths.
 
     >>> task, string, count = Induction(train_length=4), torch.tensor([[[7, 4, 9, 6]]]), torch.tensor([[4]])
-    >>> batch = task.batch_of(*task.question_parts(string, count, torch.tensor([[1]])), 4)
+    >>> batch = task.make_batch(*task.question_parts(string, count, torch.tensor([[1]])), 4)
     >>> [" ".join(symbols) for symbols in task.format_row(batch, 0)]
     ['B d a f c | a', '_ _ _ _ _ _ f']
     >>> Induction(train_length=50).train_positions

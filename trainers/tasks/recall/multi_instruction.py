@@ -34,7 +34,7 @@ class MultiInstruction(Strings):
     >>> def example(name, positions):
     ...     instruction, marked = torch.tensor([[INSTRUCTIONS.index(name)]]), torch.tensor([[positions]])
     ...     parts = task.instruction_parts(instruction, string, count, marked)
-    ...     return [" ".join(symbols) for symbols in task.format_row(task.batch_of(*parts, 3), 0)]
+    ...     return [" ".join(symbols) for symbols in task.format_row(task.make_batch(*parts, 3), 0)]
     >>> example("reverse", [3])
     ['B R k c a | a c k', '_ _ _ _ _ a c k E']
     >>> example("successor_of_marked", [1])

@@ -41,6 +41,8 @@ class Strings(Task):
     symbols: int = setting(32, low=3, help="number of distinct symbols")
     fixed_set: int | None = setting(None, low=1, below=2**32, help="distinct training rows; null: always fresh ones")
 
+    former_names = Task.former_names | {"batch_of": "make_batch"}
+
     # The share of rows without a mistake, and of right answer tokens.
     metrics: ClassVar[Mapping[str, str]] = {"accuracy": "maximize", "token_accuracy": "maximize"}
 
@@ -128,7 +130,7 @@ class Strings(Task):
         number = token - FIRST_SYMBOL
         return specials.get(token) or (_LETTERS[number] if number < len(_LETTERS) else f"s{number}")
 
-    def batch_of(self, prompt: Sequence[RowPart], answer: Sequence[RowPart], longest: int) -> Batch:
+    def make_batch(self, prompt: Sequence[RowPart], answer: Sequence[RowPart], longest: int) -> Batch:
         """Return rows (S, B, width) of the parts of prompts and answers; the last token of an answer is no input."""
         width = self.width(longest)
         text = join_parts([*prompt, *answer], width + 1)
@@ -153,4 +155,4 @@ class Strings(Task):
     def _draw_rows(self, draws: Draws, site: int, rows: int, shortest: int, longest: int) -> Batch:
         """Draw rows whose strings have `shortest` to `longest` symbols."""
         count_SB = shortest + draw_below(draws, site, (rows,), longest - shortest + 1)
-        return self.batch_of(*self.draw_answered(draws, site + 1, count_SB, longest), longest)
+        return self.make_batch(*self.draw_answered(draws, site + 1, count_SB, longest), longest)

@@ -21,7 +21,7 @@ from trainers.tensors.device_constants import constant
 TRIES = 8  # graphs drawn for each row
 
 
-def draw_at_distance(draws: Draws, site: int, distance_SB: Tensor, nodes: int, edges: int, farthest: int) -> Graph:
+def draw_graphs(draws: Draws, site: int, distance_SB: Tensor, nodes: int, edges: int, farthest: int) -> Graph:
     """Return drawn graphs with a pair of nodes at distance `distance_SB`, 0 for no path; takes one site.
 
     farthest: the largest distance. Raises ValueError if no such graph exists.

@@ -17,7 +17,7 @@ from trainers.tasks.parts import draw_below
 from trainers.tasks.scratchpad.graph_task import GraphTask, write_answers
 from trainers.tasks.scratchpad.graphs import DIGIT, Graph, draw_names, make_cycle_graph
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
-from trainers.tasks.scratchpad.random_graphs import draw_at_distance, make_planted_graph
+from trainers.tasks.scratchpad.random_graphs import draw_graphs, make_planted_graph
 from trainers.tasks.scratchpad.scratchpad_task import NONE, SITES_PER_DRAW
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch
@@ -134,7 +134,7 @@ class Reachability(GraphTask):
 
     def draw_question(self, draws: Draws, site: int, length_SB: Tensor, label_SB: Tensor) -> Text:
         """Return drawn questions on random graphs with these labels; uses sites `site` and `site + 1`."""
-        graph = draw_at_distance(draws, site, length_SB * label_SB, self.nodes, self.edges, self.farthest)
+        graph = draw_graphs(draws, site, length_SB * label_SB, self.nodes, self.edges, self.farthest)
         return self._write_text(draws, site + 1, graph, label_SB)
 
     def draw_probe(self, draws: Draws, site: int, length: int, label_SB: Tensor) -> Text:

@@ -24,10 +24,10 @@ from trainers.tasks.fixed_set import Draws
 from trainers.tasks.parts import PAD, draw_below, find_packed_columns, scatter_columns
 from trainers.tasks.recorded_metrics import EvaluationCurves, steps_to
 from trainers.tasks.scratchpad import layout, scores
+from trainers.tasks.scratchpad.generation_cost import count_passes
 from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths
 from trainers.tasks.scratchpad.lengths import LENGTH_SITES, Slice, split_batch
 from trainers.tasks.scratchpad.text import Text
-from trainers.tasks.scratchpad.writing import count_passes
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 
 NONE, FULL, INDUCTIVE = "none", "full", "inductive"  # kinds of scratchpads

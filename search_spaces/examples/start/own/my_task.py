@@ -8,7 +8,7 @@ class RunningMaximum(Task):
     """Input: random tokens. Output: at every position, the largest token so far.
 
     >>> import torch
-    >>> RunningMaximum().batch_of(torch.tensor([[[1, 3, 2]]])).targets.tolist()
+    >>> RunningMaximum().make_batch(torch.tensor([[[1, 3, 2]]])).targets.tolist()
     [[[1, 3, 3]]]
     >>> RunningMaximum(train_length=3).trained_lengths
     (1, 2, 3)
@@ -24,8 +24,8 @@ class RunningMaximum(Task):
 
     def draw_rows(self, stream, rows, length):
         """Return random rows, for training and for tests; random numbers come from `stream` alone."""
-        return self.batch_of(stream.integers(0, (rows, length), self.vocabulary))
+        return self.make_batch(stream.integers(0, (rows, length), self.vocabulary))
 
-    def batch_of(self, tokens):
+    def make_batch(self, tokens):
         """Return tokens (seeds, rows, length) with their targets, of the same shape."""
         return Batch(tokens, targets=tokens.cummax(dim=-1).values)

@@ -9,7 +9,7 @@ import torch
 from tests.trainers.tasks.scratchpad.graph_solver import distances
 from trainers.random import Stream, draws, reference
 from trainers.tasks.scratchpad.graphs import FIRST_NAME, Graph, draw_distinct, draw_names
-from trainers.tasks.scratchpad.random_graphs import draw_at_distance, find_first_pair, make_planted_graph
+from trainers.tasks.scratchpad.random_graphs import draw_graphs, find_first_pair, make_planted_graph
 
 STREAM = Stream(torch.tensor([3, 8]), "data", torch.tensor(1))
 
@@ -55,7 +55,7 @@ def test_edges_are_shuffled_and_those_that_do_not_count_stay_behind() -> None:
 @pytest.mark.parametrize(("nodes", "edges", "farthest"), [(6, 6, 3), (5, 8, 2), (24, 24, 4)])
 def test_a_random_graph_has_its_pair_at_the_wanted_distance(nodes: int, edges: int, farthest: int) -> None:
     wanted = (torch.arange(60) % (farthest + 1)).expand(2, 60)
-    graph = draw_at_distance(STREAM, 3, wanted, nodes, edges, farthest)
+    graph = draw_graphs(STREAM, 3, wanted, nodes, edges, farthest)
     for seed in range(2):
         for row in range(60):
             drawn = edges_of(graph, seed, row)
@@ -68,7 +68,7 @@ def test_a_random_graph_has_its_pair_at_the_wanted_distance(nodes: int, edges: i
 def test_random_graphs_follow_rejection_sampling() -> None:
     """Every graph of 4 nodes and 3 edges with a pair at distance 2 occurs as often as when one draws until it fits."""
     rows = 60000
-    graph = draw_at_distance(STREAM, 3, torch.full((2, rows), 2), 4, 3, 2)
+    graph = draw_graphs(STREAM, 3, torch.full((2, rows), 2), 4, 3, 2)
     seen = Counter(frozenset(edges_of(graph, seed, row)) for seed in range(2) for row in range(rows))
     possible = [(a, b) for a in range(4) for b in range(4) if a != b]
     generator, fitting = random.Random(0), set()
@@ -85,7 +85,7 @@ def test_random_graphs_follow_rejection_sampling() -> None:
 def test_where_no_graph_fits_the_planted_one_stands_in() -> None:
     """Distance 10 of 12 nodes and 11 edges: none of a few graphs fits."""
     for wanted in range(11):
-        graph = draw_at_distance(STREAM, 3, torch.full((2, 2), wanted), 12, 11, 10)
+        graph = draw_graphs(STREAM, 3, torch.full((2, 2), wanted), 12, 11, 10)
         drawn = edges_of(graph, 1, 1)
         pair = int(graph.source[1, 1]), int(graph.target[1, 1])
         assert pair in pairs_at(drawn, wanted, 12)

@@ -12,8 +12,8 @@ from trainers.evaluation.forward import Forward
 from trainers.models.decoder import Decoder
 from trainers.random import Stream
 from trainers.settings.registry import build
+from trainers.tasks.scratchpad.generation_cost import count_passes
 from trainers.tasks.scratchpad.scratchpad_task import INDUCTIVE, ScratchpadTask
-from trainers.tasks.scratchpad.writing import count_passes
 
 EVAL = Stream(torch.tensor([1]), "eval", torch.tensor(0))
 SIZES: dict[str, Any] = {"layers": 1, "width": 4, "heads": 1, "position": "learned"}
