@@ -95,9 +95,11 @@ class DriverLock:
             previous = heartbeat
 
     def _make_heartbeat(self) -> bytes:
+        """Return the content of a heartbeat: this process, and the time."""
         return Owner.this_process(self._started).encode()
 
     def _make_locked_error(self) -> SweepLocked:
+        """Return the error that names the holder of the lock."""
         return SweepLocked(f"{self._store.address}: another driver is running: {describe_driver(self._store)}")
 
 
@@ -114,8 +116,10 @@ def describe_driver(store: ObjectStore) -> str:
 
 
 def _find_last_driver(store: ObjectStore) -> str:
+    """Return the name of the last driver's object; empty without any."""
     return max(store.list_sizes(DRIVERS), default="")
 
 
 def _parse_number(name: str) -> int:
+    """Return the number in the name of a driver's object; 0 for an empty name."""
     return int(Path(name).stem) if name else 0

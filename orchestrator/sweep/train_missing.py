@@ -133,9 +133,11 @@ def _open_driver(
             say=session.say,
             tick=tick,
         )
+
         # A sweep at an address is copied there before it trains.
         if warning := copy_at_start(session.ledger):
             session.say(f"warning: {warning}")
+
         # A short sweep in this process needs no page until it ends.
         page = RunningPage(session.folder) if scheduler_name != "inline" else nullcontext()
         with page, display.show_live():

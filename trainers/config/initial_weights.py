@@ -93,7 +93,7 @@ class InitialWeights(Settings):
         # A file for all seeds fits all of them or none, so it is read once.
         for seed in seeds if isinstance(self.file, dict) else [*seeds][:1]:
             try:
-                self._match(seed, model, task)
+                self._match_parameters(seed, model, task)
             except WeightsError as error:
                 key = "average" if isinstance(error, _NoAverageError) else "file"
                 yield Problem(key="" if isinstance(error, _MisfitError) else key, message=str(error))
@@ -101,7 +101,7 @@ class InitialWeights(Settings):
 
     def describe_partial(self, model: Model, task: Task, seed: int) -> str | None:
         """Return as text which parameters are not read from the file; None if all are. Raises WeightsError."""
-        match = self._match(seed, model, task)
+        match = self._match_parameters(seed, model, task)
         if not match.differs:
             return None
 
@@ -118,11 +118,11 @@ class InitialWeights(Settings):
         """
         from trainers.files.tensor_file import read_tensors
 
-        match = self._match(seed, model, task)
+        match = self._match_parameters(seed, model, task)
         tensors = read_tensors(match.path)
         return {name: tensors[stored] for name, stored in match.names.items()}
 
-    def _match(self, seed: int, model: Model, task: Task) -> _WeightsMatch:
+    def _match_parameters(self, seed: int, model: Model, task: Task) -> _WeightsMatch:
         """Return which tensor of the file each parameter takes. Raises WeightsError if they do not fit."""
         from trainers.files.tensor_file import read_shapes
 

@@ -17,7 +17,7 @@ from trainers.models.keyed_dropout import DropoutDraws, use_dropout
 from trainers.positions.context import Recorder
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise
-from trainers.tensors.recording import Values, recording_to
+from trainers.tensors.recording import Values, record_into
 
 BATCH_PARAMETERS = ("ids", "groups", "lengths")  # parameters of `forward` that get tensors of the batch
 TRAINING = "training"  # the parameter of `forward` for whether this is a training step
@@ -92,7 +92,7 @@ def call_members(
     ) -> tuple[Tensor, dict[str, list[Tensor]]]:
         """Return the logits and the recorded values of a member, both as tensors, which vmap can stack."""
         recorded = Values()
-        with use_dropout(draws) if draws else nullcontext(), recording_to(recorded) if record else nullcontext():
+        with use_dropout(draws) if draws else nullcontext(), record_into(recorded) if record else nullcontext():
             logits: Tensor = functional_call(module, (parameters, dict(buffers)), (tokens_BT,), {**inputs, **flags})
         return logits, {name: [_as_tensor(value, logits) for value in values] for name, values in recorded.items()}
 
@@ -118,6 +118,7 @@ def call_members(
             ]
             logits = torch.stack([member_logits for member_logits, _ in results])
             recorded = _stack_recorded([member_values for _, member_values in results])
+
     # A tensor must not leave vmap from within, so recorded values are passed on here.
     if record:
         for name, values in recorded.items():

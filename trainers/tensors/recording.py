@@ -26,7 +26,7 @@ def record(name: str, value: Tensor | float | Callable[[], Tensor | float]) -> N
 
 
 @contextmanager
-def recording_to(values: Values) -> Iterator[None]:
+def record_into(values: Values) -> Iterator[None]:
     """Append the values that modules record in this context to `values`."""
     token = _current.set(values)
     try:

@@ -23,7 +23,7 @@ from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, TrainingState
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
-from trainers.tensors.recording import Values, record, recording_to
+from trainers.tensors.recording import Values, record, record_into
 
 CPU = torch.device("cpu")
 DIRECTIONS = {"size": "none", "even": "none", "spread": "minimize", "depth": "none", "norm": "none"}
@@ -282,8 +282,8 @@ def test_nothing_waits_for_what_is_recorded() -> None:
 def test_values_of_an_inner_context_stay_in_it() -> None:
     outer, inner = Values(), Values()
     record("lost", 0.0)
-    with recording_to(outer):
-        with recording_to(inner):
+    with record_into(outer):
+        with record_into(inner):
             record("a", 1.0)
         record("b", 2.0)
     assert (outer, inner) == ({"b": [2.0]}, {"a": [1.0]})
