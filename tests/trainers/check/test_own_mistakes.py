@@ -102,7 +102,7 @@ class Twice(Last):
 
 
 @pytest.mark.parametrize(
-    ("task", "said"),
+    ("task", "message"),
     [
         (Elsewhere(), r"measures the lengths \[16\] of its distribution 'iid'; allowed: \[2, 4\]"),
         (Unknown(), r"has no distribution 'ood'; allowed: \[''\]"),
@@ -111,9 +111,9 @@ class Twice(Last):
     ],
     ids=lambda given: type(given).__name__ if isinstance(given, Task) else "",
 )
-def test_what_evaluation_cannot_file_is_refused(pack, task: Task, said: str) -> None:
+def test_what_evaluation_cannot_file_is_refused(pack, task: Task, message: str) -> None:
     mine = pack(task)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         evaluate(mine, TrainingState.make_initial(mine))
 
 
@@ -122,8 +122,8 @@ def test_whether_a_row_is_right_may_be_a_truth_value(pack) -> None:
         def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
             return {name: value > 0 for name, value in super().score_rows(logits_MBTV, batch, lengths).items()}
 
-    found = [evaluate(mine, TrainingState.make_initial(mine))[1] for mine in (pack(Last()), pack(Truths()))]
-    np.testing.assert_array_equal(*found)
+    curves = [evaluate(mine, TrainingState.make_initial(mine))[1] for mine in (pack(Last()), pack(Truths()))]
+    np.testing.assert_array_equal(*curves)
 
 
 def test_several_batches_may_be_a_list_and_some_without_rows(member, pack) -> None:
@@ -158,8 +158,8 @@ def test_initial_values_are_those_of_parameters(pack) -> None:
         columns = TOKENS + 1
 
     assert TrainingState.make_initial(pack(Last(), Started())).theta[:, : TOKENS**2].eq(1).all()
-    for model, said in ((Misnamed(), "unknown parameter vektors"), (Misshaped(), r"allowed: \(2, 7, 7\)")):
-        with pytest.raises(ValueError, match=said):
+    for model, message in ((Misnamed(), "unknown parameter vektors"), (Misshaped(), r"allowed: \(2, 7, 7\)")):
+        with pytest.raises(ValueError, match=message):
             TrainingState.make_initial(pack(Last(), model))
 
 
@@ -182,8 +182,8 @@ def test_a_model_without_groups_refuses_a_batch_with_some(pack) -> None:
     mine = pack(Grouped(), AttentionOnly(width=8))
     with pytest.raises(ValueError, match="groups"):
         train_next_step(mine, TrainingState.make_initial(mine))
-    said = [problem for problem in check_task(Grouped()) if "groups" in problem]
-    assert said == [f"{rows} rows have groups, but `has_groups` is false" for rows in ("training", "test")]
+    problems = [problem for problem in check_task(Grouped()) if "groups" in problem]
+    assert problems == [f"{rows} rows have groups, but `has_groups` is false" for rows in ("training", "test")]
     assert not [problem for problem in check_task(Last()) if "groups" in problem]
 
 
@@ -207,8 +207,8 @@ def test_a_metric_has_one_of_three_directions(sections, registered) -> None:
         metrics: ClassVar[Mapping[str, str]] = {"height": "up"}
 
     registered("model", "up", Up)
-    said = r"model.name: the better direction of the metric height is 'up'; allowed: minimize"
-    with pytest.raises(ConfigError, match=said):
+    message = r"model.name: the better direction of the metric height is 'up'; allowed: minimize"
+    with pytest.raises(ConfigError, match=message):
         MemberConfig.from_dict(sections(model__name="up"))
 
 
@@ -225,8 +225,9 @@ def test_what_a_model_draws_in_tests_is_not_what_the_inputs_are_made_of(pack) ->
     evaluate(mine, TrainingState.make_initial(mine))
     stream = Stream(mine.seeds_S, "eval", torch.tensor(0))
     inputs = [test.batch.tokens for test in mine.task.evaluation_batches(stream, 64, (4,))]
-    own = next(one[: len(mine)] for one in drawn if one.shape[1:] == inputs[0].shape[1:])  # of the first average
-    assert not torch.equal(own, inputs[0])
+    # The draw of the first average.
+    model_draw = next(draw[: len(mine)] for draw in drawn if draw.shape[1:] == inputs[0].shape[1:])
+    assert not torch.equal(model_draw, inputs[0])
 
 
 def test_pieces_of_long_rows_are_as_small_as_their_attention(pack, monkeypatch) -> None:

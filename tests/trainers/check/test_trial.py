@@ -51,9 +51,9 @@ class _Rounded:
         record: Recorder | None = None,
     ) -> Tensor:
         alone = len(batch.tokens) == 1
-        weights = {name: one.double() for name, one in weights.items()} if alone else weights
-        found: Tensor = super().logits(weights, batch, noise, form, record)  # type: ignore[misc]
-        return found.float()
+        weights = {name: weight.double() for name, weight in weights.items()} if alone else weights
+        logits: Tensor = super().logits(weights, batch, noise, form, record)  # type: ignore[misc]
+        return logits.float()
 
 
 class RoundedDecoder(_Rounded, Decoder):
@@ -69,23 +69,23 @@ class Normed(Decoder):
     """A thousandth of a norm over members."""
 
     def logits(self, *given: Any, **named: Any) -> Tensor:
-        found = super().logits(*given, **named)
-        return found + 1e-3 * (found - found.mean(dim=0, keepdim=True))
+        logits = super().logits(*given, **named)
+        return logits + 1e-3 * (logits - logits.mean(dim=0, keepdim=True))
 
 
 class Neighbour(Decoder):
     """A thousandth of the logits of the member before."""
 
     def logits(self, *given: Any, **named: Any) -> Tensor:
-        found = super().logits(*given, **named)
-        return found + 1e-3 * found.roll(1, dims=0)
+        logits = super().logits(*given, **named)
+        return logits + 1e-3 * logits.roll(1, dims=0)
 
 
 class Weighs(Decoder):
     """A ten-thousandth of the largest weight of the pack."""
 
     def logits(self, weights: Mapping[str, Tensor], *given: Any, **named: Any) -> Tensor:
-        mixed = {name: one + 1e-4 * one.amax(dim=0) for name, one in weights.items()}
+        mixed = {name: weight + 1e-4 * weight.amax(dim=0) for name, weight in weights.items()}
         return super().logits(mixed, *given, **named)
 
 
@@ -93,17 +93,17 @@ class Decays(Decoder):
     """Only gradients leak: the values of its logits are those of one member."""
 
     def logits(self, *given: Any, **named: Any) -> Tensor:
-        found = super().logits(*given, **named)
-        shared = found.sum(dim=0, keepdim=True) * found.detach()
-        return found + 1e-3 * (shared - shared.detach())
+        logits = super().logits(*given, **named)
+        shared = logits.sum(dim=0, keepdim=True) * logits.detach()
+        return logits + 1e-3 * (shared - shared.detach())
 
 
 class Counts(Decoder):
     """Depends on how many members there are."""
 
     def logits(self, *given: Any, **named: Any) -> Tensor:
-        found = super().logits(*given, **named)
-        return found * (1 + 1e-3 * len(found))
+        logits = super().logits(*given, **named)
+        return logits * (1 + 1e-3 * len(logits))
 
 
 class Starts(Decoder):
@@ -162,12 +162,12 @@ class Stops(Schedule):
 
 
 @pytest.mark.parametrize(
-    ("kind", "own", "said"), [("average", Shrinks, "RuntimeError"), ("schedule", Stops, "ZeroDivisionError")]
+    ("kind", "cls", "error"), [("average", Shrinks, "RuntimeError"), ("schedule", Stops, "ZeroDivisionError")]
 )
-def test_averages_and_schedules_are_tried_too(registered, kind: str, own: type[Any], said: str) -> None:
-    registered(kind, "throw_away", own)
+def test_averages_and_schedules_are_tried_too(registered, kind: str, cls: type[Any], error: str) -> None:
+    registered(kind, "throw_away", cls)
     (problem,) = check_class(kind, "throw_away")
-    assert problem.startswith(f"raises {said}: ")
+    assert problem.startswith(f"raises {error}: ")
 
 
 def test_required_settings_are_those_of_the_trial_or_nothing_is_good(registered) -> None:
@@ -188,7 +188,7 @@ def test_required_settings_are_those_of_the_trial_or_nothing_is_good(registered)
 
 
 @pytest.mark.parametrize(
-    ("stages", "said"),
+    ("stages", "message"),
     [
         (lambda stage_M: stage_M + 1, "from 0 to 1"),
         (lambda stage_M: stage_M.astype(float), "int64"),
@@ -196,7 +196,7 @@ def test_required_settings_are_those_of_the_trial_or_nothing_is_good(registered)
         (lambda stage_M: stage_M[:, None][9], "IndexError"),
     ],
 )
-def test_a_curriculum_is_tried_on_three_members(registered, stages: Any, said: str) -> None:
+def test_a_curriculum_is_tried_on_three_members(registered, stages: Any, message: str) -> None:
     class Hurried(Curriculum):
         """A curriculum whose stages are wrong."""
 
@@ -205,7 +205,7 @@ def test_a_curriculum_is_tried_on_three_members(registered, stages: Any, said: s
 
     registered("curriculum", "throw_away", Hurried)
     (problem,) = check_class("curriculum", "throw_away")
-    assert said in problem
+    assert message in problem
 
 
 def test_a_trial_evaluates_at_the_shortest_and_the_longest_length_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ def fields_of(cls: type[Settings]) -> dict[str, Any]:
 
 def all_absent_values() -> dict[str, dict[str, Any]]:
     """By class: the sections, and everything registered here."""
-    found = {
+    absent_values = {
         "training": fields_of(TrainingConfig),
         "training.stop": fields_of(Stop),
         "training.initial": fields_of(InitialWeights),
@@ -36,28 +36,28 @@ def all_absent_values() -> dict[str, dict[str, Any]]:
         for name in registry.list_names(kind):
             cls = registry.get_class(kind, name)
             if cls.__module__.startswith("trainers."):
-                found[f"{kind} {name}"] = fields_of(cls)
-    return json.loads(json.dumps(found))
+                absent_values[f"{kind} {name}"] = fields_of(cls)
+    return json.loads(json.dumps(absent_values))
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What to do about each field that is not as it was."""
-    found = []
+    changes = []
     for name in sorted({*then, *now}):
         before, today = then.get(name, {}), now.get(name, {})
         for field in sorted({*before, *today}):
             line = f"{name}: {field}"
             if field not in before:
                 written = json.dumps(today[field])
-                found.append(f'{line} is new: add "{field}": {written} under "{name}" in {GOLDEN.name}')
+                changes.append(f'{line} is new: add "{field}": {written} under "{name}" in {GOLDEN.name}')
             elif field not in today:
-                found.append(f"{line} is gone: sweeps that name it cannot be resumed; keep it, or say what it meant")
+                changes.append(f"{line} is gone: sweeps that name it cannot be resumed; keep it, or say what it meant")
             elif json.dumps(before[field]) != json.dumps(today[field]):
                 value = "NOTHING" if before[field] == NEVER else repr(before[field])
-                found.append(f"{line} had {before[field]!r}, which holds for good: setting(..., absent={value})")
-    return found
+                changes.append(f"{line} had {before[field]!r}, which holds for good: setting(..., absent={value})")
+    return changes
 
 
 def test_no_absent_value_has_changed() -> None:
-    found = differences(json.loads(GOLDEN.read_text()), all_absent_values())
-    assert not found, "\n".join(["absent values are not as they were:", *found])
+    changes = differences(json.loads(GOLDEN.read_text()), all_absent_values())
+    assert not changes, "\n".join(["absent values are not as they were:", *changes])

@@ -61,10 +61,10 @@ from trainers.errors import ConfigError
 def test_a_fault_is_reported_at_its_key(sections, changes, key, nearest) -> None:
     with pytest.raises(ConfigError) as caught:
         MemberConfig.from_dict(sections(**changes))
-    found = {problem.key: problem for problem in caught.value.problems}
-    assert list(found) == [key]
-    assert found[key].nearest == nearest
-    assert str(found[key]).startswith(key)
+    problems = {problem.key: problem for problem in caught.value.problems}
+    assert list(problems) == [key]
+    assert problems[key].nearest == nearest
+    assert str(problems[key]).startswith(key)
 
 
 def test_a_dropout_without_sites_goes_on_where_it_was_recorded(sections) -> None:

@@ -50,10 +50,10 @@ def curves(pack: Pack, state: TrainingState) -> dict[str, np.ndarray]:
     return {name: values[:, 0, k] for k, name in enumerate(names)}
 
 
-def plain_values(pack: Pack, state: TrainingState, place: int, test: Any) -> dict[str, float]:
+def plain_values(pack: Pack, state: TrainingState, index: int, test: Any) -> dict[str, float]:
     """The shipped metrics of one member on one batch, by a loop over rows and targets."""
-    views = {name: value[place : place + 1] for name, value in pack.layout.views(state.theta).items()}
-    batch = test.batch.for_members(torch.tensor([place]))
+    views = {name: value[index : index + 1] for name, value in pack.layout.views(state.theta).items()}
+    batch = test.batch.for_members(torch.tensor([index]))
     with torch.no_grad():
         logits = pack.model.logits(views, batch, None, pack.form)[0]
         layers = [layer[0] for layer in pack.model.compute_attention(views, batch, None)]
@@ -87,9 +87,9 @@ def test_every_member_has_the_values_of_a_plain_script() -> None:
     values = curves(pack, state)
     for test in draw_evaluation_inputs(pack):
         column = pack.lengths.index(test.lengths[0])
-        for place in range(3):
-            for name, value in plain_values(pack, state, place, test).items():
-                assert values[name][place, column] == pytest.approx(value, rel=1e-4), (name, place, test.lengths)
+        for index in range(3):
+            for name, value in plain_values(pack, state, index, test).items():
+                assert values[name][index, column] == pytest.approx(value, rel=1e-4), (name, index, test.lengths)
 
 
 def test_pieces_of_rows_have_the_values_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_lengths_of_one_batch_count_the_target_of_each() -> None:
 
 def test_a_metric_changes_no_name_and_no_bit_of_a_member() -> None:
     without, added = members(2, None), members(2, SHIPPED)
-    assert [one.config_id for one in without] == [one.config_id for one in added]
+    assert [member.config_id for member in without] == [member.config_id for member in added]
     assert "metrics" not in without[0].to_dict()["evaluation"]
     assert MemberConfig.from_dict(added[0].to_dict()) == added[0]
     plain, measured = Pack(without, CPU), Pack(added, CPU)
@@ -182,7 +182,7 @@ def test_a_run_killed_and_resumed_has_the_metrics_of_the_whole(tmp_path, watchin
     stopped, resumed = StopsAt(4), Recorder()
     train(whole, stopped, checkpoints=Checkpoints(folder=tmp_path))
     train(whole, resumed, checkpoints=Checkpoints(folder=tmp_path))
-    assert [one.step for one in resumed.evaluations] == [2, 4, 6, 8]
+    assert [evaluation.step for evaluation in resumed.evaluations] == [2, 4, 6, 8]
     for before, now in zip(recorder.evaluations, resumed.evaluations, strict=True):
         k = now.metrics.index("steps")
         assert (now.values_MAKL[:, :, k] == now.step).all()

@@ -43,7 +43,7 @@ def test_the_weights_of_the_first_layer_are_those_of_its_equations() -> None:
     """ALiBi (arXiv:2108.12409): softmax over j <= i of q_i . k_j / sqrt(E) - m_h (i - j), m_h = 2^(-8 h / H)."""
     of = member(FLIPS, {**DECODER, "norm": "none"}, name="alibi")
     weights, row = initial(of), 4
-    found = compute_input_attention(of, weights, length=4, row=row)
+    input_attention = compute_input_attention(of, weights, length=4, row=row)
     (test, *_) = draw_evaluation_inputs(Pack([of], torch.device("cpu")))
     tokens = test.batch.tokens[0, row]
     x = weights["embedding"][tokens]
@@ -55,10 +55,10 @@ def test_the_weights_of_the_first_layer_are_those_of_its_equations() -> None:
                 q[i, head] @ k[j, head] / math.sqrt(4) - 2 ** (-8 * (head + 1) / 2) * (i - j) for j in range(i + 1)
             ]
             expected = np.exp(scores) / np.exp(scores).sum()
-            np.testing.assert_allclose(found.layers[0][head, i, : i + 1], expected, rtol=1e-9)
-            assert not found.layers[0][head, i, i + 1 :].any()
-    assert found.tokens == tuple(of.task.format_row(test.batch, row)[0])
-    assert len(found.layers) == 2 and found.layers[1].shape == (2, 8, 8)
+            np.testing.assert_allclose(input_attention.layers[0][head, i, : i + 1], expected, rtol=1e-9)
+            assert not input_attention.layers[0][head, i, i + 1 :].any()
+    assert input_attention.tokens == tuple(of.task.format_row(test.batch, row)[0])
+    assert len(input_attention.layers) == 2 and input_attention.layers[1].shape == (2, 8, 8)
 
 
 @pytest.mark.parametrize("position", ["nope", "rope", "tra", "cope", "fox", "shaw"])
@@ -72,8 +72,8 @@ def test_looking_changes_nothing_and_rows_sum_to_one_or_attend_to_nothing(positi
         whole = of.model._make_full_pass(views, test.batch, None, watcher=lambda context, part: seen.append(part))
         torch.testing.assert_close(of.model._compute_logits(whole), plain, rtol=1e-9, atol=1e-12)
     assert len(seen) == 2 * len(of.evaluated_lengths)
-    found = compute_input_attention(of, weights, length=8, row=2)
-    for layer in found.layers:
+    input_attention = compute_input_attention(of, weights, length=8, row=2)
+    for layer in input_attention.layers:
         sums = layer.sum(axis=-1)
         assert np.all((np.abs(sums - 1) < 1e-9) | (sums == 0)) and np.allclose(np.triu(layer, 1), 0)
         assert position == "tra" or not (sums == 0).any()
@@ -82,7 +82,7 @@ def test_looking_changes_nothing_and_rows_sum_to_one_or_attend_to_nothing(positi
 def test_the_row_is_one_that_was_evaluated_with_its_random_numbers() -> None:
     of = member(COPY, DECODER, name="randomized", longest=64, base="learned", draw="row")
     pack, weights = Pack([of], torch.device("cpu")), initial(of)
-    test = next(one for one in draw_evaluation_inputs(pack) if 8 in one.lengths)
+    test = next(inputs for inputs in draw_evaluation_inputs(pack) if 8 in inputs.lengths)
     views = {name: torch.as_tensor(value)[None] for name, value in weights.items()}
     rows = test.batch.tokens.shape[1]
     noise = Noise(
@@ -90,20 +90,20 @@ def test_the_row_is_one_that_was_evaluated_with_its_random_numbers() -> None:
     )
     every = of.model.compute_attention(views, test.batch, noise)
     for row in (0, 3):
-        found = compute_input_attention(of, weights, length=8, row=row)
-        count = len(found.tokens)
-        assert found.tokens == tuple(of.task.format_row(test.batch, row)[0]), "without the pads on the right"
-        for one, layer in zip(found.layers, every, strict=True):
-            np.testing.assert_allclose(one, layer[0, row, :, :count, :count].numpy(), rtol=1e-9, atol=1e-12)
+        input_attention = compute_input_attention(of, weights, length=8, row=row)
+        count = len(input_attention.tokens)
+        assert input_attention.tokens == tuple(of.task.format_row(test.batch, row)[0]), "without the pads on the right"
+        for layer, expected in zip(input_attention.layers, every, strict=True):
+            np.testing.assert_allclose(layer, expected[0, row, :, :count, :count].numpy(), rtol=1e-9, atol=1e-12)
     assert not np.array_equal(every[0][0, 0], every[0][0, 3])
 
 
 def test_a_row_that_measures_several_lengths_is_cut_and_one_head_is_one() -> None:
     of = member(SIX, {"name": "attention_only", "width": 8})
-    found = compute_input_attention(of, initial(of), length=3)
-    assert len(found.tokens) == 3 and [layer.shape for layer in found.layers] == [(1, 3, 3)]
+    input_attention = compute_input_attention(of, initial(of), length=3)
+    assert len(input_attention.tokens) == 3 and [layer.shape for layer in input_attention.layers] == [(1, 3, 3)]
     longer = compute_input_attention(of, initial(of), length=5)
-    np.testing.assert_allclose(found.layers[0], longer.layers[0][:, :3, :3])
+    np.testing.assert_allclose(input_attention.layers[0], longer.layers[0][:, :3, :3])
 
 
 @pytest.mark.parametrize(("task", "model"), [(COPY, DECODER), (PRODUCT, {**DECODER, "name": "encoder"})])
@@ -114,8 +114,8 @@ def test_chunks_of_queries_are_put_together(task: dict, model: dict, monkeypatch
     weights = {name: torch.as_tensor(value)[None] for name, value in initial(of).items()}
     whole = of.model.compute_attention(weights, grouped, None)
     monkeypatch.setattr(attention, "MAX_QUERIES", 3)
-    for one, other in zip(whole, of.model.compute_attention(weights, grouped, None), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+    for layer, chunked in zip(whole, of.model.compute_attention(weights, grouped, None), strict=True):
+        torch.testing.assert_close(layer, chunked, rtol=1e-9, atol=1e-12)
 
 
 def test_what_was_not_evaluated_is_refused_by_name() -> None:

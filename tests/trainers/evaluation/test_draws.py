@@ -78,8 +78,8 @@ def test_a_draw_of_a_row_depends_on_neither_pack_nor_pieces() -> None:
 def test_the_likeliest_text_is_that_of_one_draw() -> None:
     forward, prompt, beats = forward_of(MODELS["learned"]), prompt_of(PROMPT), list[int]()
     counting = replace(forward, beat=lambda: beats.append(1))
-    for one, many in zip(texts(forward, prompt, GREEDY), texts(counting, prompt, GREEDY, draws=4), strict=True):
-        assert all(torch.equal(one, draw) for draw in many.unbind(dim=2)) and many.shape[2] == 4
+    for single, many in zip(texts(forward, prompt, GREEDY), texts(counting, prompt, GREEDY, draws=4), strict=True):
+        assert all(torch.equal(single, draw) for draw in many.unbind(dim=2)) and many.shape[2] == 4
     assert len(beats) <= TOKENS + 2 * 12  # all draws cost one text
 
 
@@ -194,8 +194,8 @@ def test_ids_and_groups_change_what_is_generated(name: str) -> None:
     forward, prompt = forward_of(ROWS[name]), prompt_of(PROMPT)
     plain = replace(forward).generate(prompt, NEVER, max_tokens=TOKENS, draws=20)
     for given in (("ids",), ("groups",)):
-        found = replace(forward).generate(prompt, NEVER, max_tokens=TOKENS, draws=20, **made(given))
-        assert not torch.equal(plain, found)
+        tokens = replace(forward).generate(prompt, NEVER, max_tokens=TOKENS, draws=20, **made(given))
+        assert not torch.equal(plain, tokens)
 
 
 def test_padding_of_a_prompt_changes_nothing() -> None:
@@ -204,11 +204,11 @@ def test_padding_of_a_prompt_changes_nothing() -> None:
     pads = torch.arange(PROMPT) >= extra["lengths"][..., None]
     for name in ("rope", "abacus", "lstm", "Pooled"):
         forward = forward_of(ROWS[name])
-        found = [
+        tokens = [
             replace(forward).generate(given, NEVER, max_tokens=TOKENS, draws=2, **extra)
             for given in (prompt, torch.where(pads, 5, prompt))
         ]
-        assert torch.equal(*found) and bool(pads.any())
+        assert torch.equal(*tokens) and bool(pads.any())
 
 
 def test_a_module_by_states_gets_the_ids_of_states() -> None:

@@ -46,7 +46,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch, pack: Pack, rows: int, length: in
 @pytest.mark.parametrize("name", ["set_complement: sampled", "othello: sampled", "padded_addition: measured apart"])
 def test_pieces_of_rows_have_the_scores_of_the_whole(monkeypatch, name: str) -> None:
     """Means, quantiles, extremes, log-sum-exps and kinds of rows alike: to float rounding of the logits."""
-    pack = Pack([MemberConfig.from_dict(one) for one in EAGER[name]], CPU)
+    pack = Pack([MemberConfig.from_dict(settings) for settings in EAGER[name]], CPU)
     whole = curves(pack)
     in_pieces(monkeypatch, pack, 3, pack.task.positions)
     pieces = curves(pack)
@@ -75,11 +75,11 @@ def test_no_more_rows_are_held_than_a_piece_has(member, monkeypatch) -> None:
 
 
 def test_pieces_do_not_depend_on_the_pack(member, monkeypatch) -> None:
-    one, four = (pack_of(member, Last(), count=count) for count in (1, 4))
-    in_pieces(monkeypatch, one, 7, 8)
+    single, four = (pack_of(member, Last(), count=count) for count in (1, 4))
+    in_pieces(monkeypatch, single, 7, 8)
     state = TrainingState.make_initial(four)
-    alone = replace(TrainingState.make_initial(one), theta=state.theta[:1])
-    np.testing.assert_array_equal(curves(one, alone)["accuracy"][0, 0], curves(four, state)["accuracy"][0, 0])
+    alone = replace(TrainingState.make_initial(single), theta=state.theta[:1])
+    np.testing.assert_array_equal(curves(single, alone)["accuracy"][0, 0], curves(four, state)["accuracy"][0, 0])
 
 
 def test_inputs_are_drawn_once_where_they_are_small(member, monkeypatch) -> None:
@@ -114,21 +114,21 @@ def test_each_average_has_its_own_weights_and_each_member_its_own_inputs(member,
     state = replace(state, averages=((), (other,)))
     for members in (1, 2, 4, 6):
         monkeypatch.setattr(evaluation, "LOGITS_PER_PASS", members * 20 * 8 * pack.task.outputs)
-        found = curves(pack, state)["accuracy"]
-        for m, one in enumerate(pack.members):
-            alone = Pack([one], CPU)
+        accuracy = curves(pack, state)["accuracy"]
+        for m, config in enumerate(pack.members):
+            alone = Pack([config], CPU)
             for a, theta in enumerate((state.theta, other)):
                 mine = replace(
                     TrainingState.make_initial(alone), theta=theta[m : m + 1], averages=((), (theta[m : m + 1],))
                 )
-                np.testing.assert_array_equal(found[m, a], curves(alone, mine)["accuracy"][0, a])
+                np.testing.assert_array_equal(accuracy[m, a], curves(alone, mine)["accuracy"][0, a])
 
 
 @pytest.mark.parametrize("position", ["tra", "cope", "fox", "rope"])
 def test_curves_do_not_depend_on_how_many_scores_a_pass_holds(member, monkeypatch, position: str) -> None:
     model = Decoder(layers=2, width=16, heads=4, position=position)
-    one = replace(member(evaluation__samples=30), task=Last(), model=model)
-    pack = Pack([one, replace(one, seed=8)], CPU)
+    config = replace(member(evaluation__samples=30), task=Last(), model=model)
+    pack = Pack([config, replace(config, seed=8)], CPU)
     state, passes = TrainingState.make_initial(pack), list[int]()
     whole = evaluate(pack, state, beat=lambda: passes.append(0))[1]
     assert len(passes) == 4  # lengths 2, 4, 6 and 8
@@ -158,16 +158,16 @@ def test_what_is_random_in_evaluation_goes_by_rows(member, monkeypatch) -> None:
 
 
 def test_distributions_are_recorded_by_name_at_their_own_lengths(member, recorder) -> None:
-    one = replace(member(evaluation__every=25), task=Sets(), model=DECODER)
-    assert one.metrics["accuracy"] == RecordedMetric("accuracy", "iid", "maximize", (2, 4), (2, 4))
-    assert one.metrics["accuracy.few"] == RecordedMetric("accuracy", "few", "maximize", (2, 4, 8), ())
-    assert one.metrics["error.long"] == RecordedMetric("error", "long", "minimize", (8, 16), ())
-    train([one], recorder)
+    config = replace(member(evaluation__every=25), task=Sets(), model=DECODER)
+    assert config.metrics["accuracy"] == RecordedMetric("accuracy", "iid", "maximize", (2, 4), (2, 4))
+    assert config.metrics["accuracy.few"] == RecordedMetric("accuracy", "few", "maximize", (2, 4, 8), ())
+    assert config.metrics["error.long"] == RecordedMetric("error", "long", "minimize", (8, 16), ())
+    train([config], recorder)
     last = recorder.evaluations[-1]
-    assert last.metrics == tuple(one.metrics) and last.lengths == (2, 4, 8, 16)
+    assert last.metrics == tuple(config.metrics) and last.lengths == (2, 4, 8, 16)
     for k, name in enumerate(last.metrics):
         there = np.isfinite(last.values_MAKL[0, 0, k])
-        assert tuple(np.array(last.lengths)[there]) == one.metrics[name].lengths, name
+        assert tuple(np.array(last.lengths)[there]) == config.metrics[name].lengths, name
     spread = {name: last.values_MAKL[0, 0, last.metrics.index(name), 1] for name in ("spread", "spread.few")}
     assert spread == {"spread": 6.0, "spread.few": 1.0}, "each batch scored its own metric, on its own inputs"
 
@@ -184,19 +184,19 @@ def test_lengths_that_are_chosen_are_those_of_every_distribution_that_has_them(m
 
 def test_steps_to_a_threshold_are_infinite_until_then_and_stay(member, recorder) -> None:
     settings = {"evaluation__every": 10, "evaluation__lengths": [2, 4], "training__learning_rate": 0.05}
-    one = replace(member(**settings), task=Timed(), model=Bag())
-    train([one, replace(one, seed=1)], recorder)
+    config = replace(member(**settings), task=Timed(), model=Bag())
+    train([config, replace(config, seed=1)], recorder)
     accuracy, steps = (
         np.stack([e.values_MAKL[:, :, e.metrics.index(name)] for e in recorder.evaluations])
         for name in ("accuracy", "steps_to_accuracy")
     )
     assert np.isinf(steps).any() and np.isfinite(steps).any()
     at = np.array([e.step for e in recorder.evaluations])
-    for place in np.ndindex(accuracy.shape[1:]):
-        reached = at[accuracy[(slice(None), *place)] >= 0.5]
+    for index in np.ndindex(accuracy.shape[1:]):
+        reached = at[accuracy[(slice(None), *index)] >= 0.5]
         for e, step in enumerate(at):
             expected = reached[0] if len(reached) and reached[0] <= step else np.inf
-            assert steps[(e, *place)] == expected
+            assert steps[(e, *index)] == expected
 
 
 def test_the_history_survives_a_restart(member, tmp_path) -> None:
@@ -233,7 +233,7 @@ def test_a_task_may_ask_the_model_to_go_on(member, model) -> None:
     """Greedy tokens, one at a time, are those that a whole pass over each longer text gives."""
     pack = pack_of(member, Spoken(), model, evaluation__lengths=[6], evaluation__samples=9, training__dtype="float64")
     theta = TrainingState.make_initial(pack).theta * 5
-    said = curves(pack, replace(TrainingState.make_initial(pack), theta=theta))["said"][:, 0, 0]
+    means = curves(pack, replace(TrainingState.make_initial(pack), theta=theta))["said"][:, 0, 0]
     stream = Stream(pack.seeds_S, "eval", torch.tensor(0))
     (test,) = pack.task.evaluation_batches(stream, 9, (6,))
     forward = Forward(pack.model, pack.layout.views(theta), pack.form, Noise(stream, None, training=False))
@@ -241,7 +241,7 @@ def test_a_task_may_ask_the_model_to_go_on(member, model) -> None:
     for _ in range(5):
         following = forward(replace(test.batch, tokens=text, targets=text))[:, :, -1:].argmax(dim=-1)
         text = torch.cat([text, following], dim=-1)
-    np.testing.assert_allclose(said, text[..., 2:].float().mean(dim=(1, 2)), rtol=1e-6)
+    np.testing.assert_allclose(means, text[..., 2:].float().mean(dim=(1, 2)), rtol=1e-6)
 
 
 def test_a_corpus_is_read_where_it_lies(member, recorder, tmp_path) -> None:

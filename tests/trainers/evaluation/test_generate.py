@@ -105,19 +105,19 @@ def generate_row_by_state(
         number = len(text) - len(prompt)
         seen[number] = logits_of(forward, text, total)
         text.append(picked(forward, decoding, seen[number], number, most))
-    question, state, before, said = text[:shared], text[shared:], list[int](), text[len(prompt) :]
+    question, state, before, generated = text[:shared], text[shared:], list[int](), text[len(prompt) :]
     for k in range(states):
         while True:
             number = shared - len(prompt) + k * width + len(state)
             seen[number] = logits_of(forward, question + before + state, total)
             state.append(picked(forward, decoding, seen[number], number, most))
-            said.append(state[-1])
+            generated.append(state[-1])
             if state[-1] in (MARK, END) or len(state) == width:
                 break
         if state[-1] != MARK:
             break
         before, state = state, []
-    return said + [PAD] * (most - len(said)), seen
+    return generated + [PAD] * (most - len(generated)), seen
 
 
 def watched(
@@ -138,12 +138,12 @@ def agree(model: Model, decoding: Decoding, *, given: int, **sizes: int) -> None
     forward, prompt = forward_of(model), prompt_of(given)
     most = sizes["shared"] - given + sizes["states"] * sizes["width"]
     choose, seen = watched(forward, decoding, B, most)
-    found = generate.generate_states(forward, prompt, decoding, [choose], mark=MARK, **sizes)[:, :, 0]
-    assert torch.equal(found, forward.generate_by_state(prompt, decoding, mark=MARK, **sizes))
+    tokens = generate.generate_states(forward, prompt, decoding, [choose], mark=MARK, **sizes)[:, :, 0]
+    assert torch.equal(tokens, forward.generate_by_state(prompt, decoding, mark=MARK, **sizes))
     for m in range(M):
         for b in range(B):
             expected, logits = generate_row_by_state(select_row(forward, m, b), prompt[m, b], decoding, **sizes)
-            assert found[m, b].tolist() == expected
+            assert tokens[m, b].tolist() == expected
             each = torch.stack([seen[number][m, b] for number in logits])
             torch.testing.assert_close(each, torch.stack([*logits.values()]), rtol=1e-12, atol=1e-12)
 
@@ -163,9 +163,9 @@ def test_so_are_the_likeliest_ones(name) -> None:
 def test_the_rows_differ_in_all_that_rows_can_differ_in() -> None:
     """The test above sees states that end at once and late, with the mark, the end or neither, at different points."""
     forward = forward_of(MODELS["rope"], rows=60)
-    found = forward.generate_by_state(prompt_of(4, 60), DRAWN, shared=4, states=4, width=5, mark=MARK)
+    tokens = forward.generate_by_state(prompt_of(4, 60), DRAWN, shared=4, states=4, width=5, mark=MARK)
     for m in range(M):
-        rows = ["".join(map(str, row)).rstrip("0") for row in found[m].tolist()]
+        rows = ["".join(map(str, row)).rstrip("0") for row in tokens[m].tolist()]
         marks = {row.count("1") for row in rows}
         assert marks == {0, 1, 2, 3, 4}
         assert {row.index("1") for row in rows if "1" in row} >= {0, 1, 2, 3}
@@ -176,8 +176,8 @@ def test_the_rows_differ_in_all_that_rows_can_differ_in() -> None:
 def test_what_follows_a_prompt_is_that_of_rows_that_are_encoded_anew(model) -> None:
     forward, prompt = forward_of(model), prompt_of(4)
     choose, seen = watched(forward, DRAWN, B, 7)
-    found = generate.generate_tokens(forward, prompt, DRAWN, [choose], 7)[:, :, 0]
-    assert torch.equal(found, forward.generate(prompt, DRAWN, max_tokens=7))
+    tokens = generate.generate_tokens(forward, prompt, DRAWN, [choose], 7)[:, :, 0]
+    assert torch.equal(tokens, forward.generate(prompt, DRAWN, max_tokens=7))
     for m in range(M):
         for b in range(B):
             alone, text = select_row(forward, m, b), prompt[m, b].tolist()
@@ -185,7 +185,7 @@ def test_what_follows_a_prompt_is_that_of_rows_that_are_encoded_anew(model) -> N
                 logits = logits_of(alone, text, 10)
                 torch.testing.assert_close(seen[len(text) - 4][m, b], logits, rtol=1e-12, atol=1e-12)
                 text.append(picked(alone, DRAWN, logits, len(text) - 4, 7))
-            assert found[m, b].tolist() == text[4:] + [PAD] * (11 - len(text))
+            assert tokens[m, b].tolist() == text[4:] + [PAD] * (11 - len(text))
 
 
 @pytest.mark.parametrize("model", [MODELS["rope"], MODELS["randomized"], MODELS["abacus"]], ids=str)
@@ -232,9 +232,9 @@ def test_what_an_older_state_says_changes_nothing(model) -> None:
 
         return generate.generate_states(forward, prompt, GREEDY, [chosen], **sizes)[:, :, 0]
 
-    one, two = take_notice(3), take_notice(6)
-    assert one.shape[-1] == 16 and not torch.equal(one[..., :2], two[..., :2])
-    assert torch.equal(one[..., 2:], two[..., 2:]) and bool((one[..., 12] == MARK).all())
+    first, second = take_notice(3), take_notice(6)
+    assert first.shape[-1] == 16 and not torch.equal(first[..., :2], second[..., :2])
+    assert torch.equal(first[..., 2:], second[..., 2:]) and bool((first[..., 12] == MARK).all())
 
 
 def test_tokens_are_drawn_as_often_as_the_softmax_says() -> None:
@@ -245,8 +245,8 @@ def test_tokens_are_drawn_as_often_as_the_softmax_says() -> None:
         Decoding(end=0, pad=0, temperature=0.5, top_k=3),
         Decoding(end=0, pad=0, temperature=3.0, top_k=100),
     ):
-        found = decoding.choose_token(logits.expand(1, rows, -1), uniform)
-        counts = torch.bincount(found[0], minlength=6).double()
+        tokens = decoding.choose_token(logits.expand(1, rows, -1), uniform)
+        counts = torch.bincount(tokens[0], minlength=6).double()
         kept = torch.argsort(logits, descending=True)[: decoding.top_k]
         expected = torch.zeros(6, dtype=torch.float64)
         expected[kept] = rows * torch.softmax(logits[kept].double() / decoding.temperature, dim=0)
@@ -259,12 +259,14 @@ def test_tokens_are_drawn_as_often_as_the_softmax_says() -> None:
 def test_the_edges_of_a_draw_are_tokens() -> None:
     logits = torch.tensor([[[0.0, -torch.inf, 5.0], [1.0, 1.0, 1.0]]])
     for u in (2.0**-33, 1 - 2.0**-33):
-        found = Decoding(end=0, pad=0, temperature=1.0).choose_token(logits, torch.full((1, 2), u, dtype=torch.float64))
-        assert bool((found >= 0).all()) and bool((found < 3).all()) and int(found[0, 0]) != 1
+        tokens = Decoding(end=0, pad=0, temperature=1.0).choose_token(
+            logits, torch.full((1, 2), u, dtype=torch.float64)
+        )
+        assert bool((tokens >= 0).all()) and bool((tokens < 3).all()) and int(tokens[0, 0]) != 1
     small = Decoding(end=0, pad=0, temperature=1e-30).choose_token(logits, torch.full((1, 2), 0.9, dtype=torch.float64))
     assert int(small[0, 0]) == 2
-    one = Decoding(end=0, pad=0, temperature=1.0, top_k=1)
-    assert not one.is_sampled and one.choose_token(logits, None)[0, 0] == 2
+    decoding = Decoding(end=0, pad=0, temperature=1.0, top_k=1)
+    assert not decoding.is_sampled and decoding.choose_token(logits, None)[0, 0] == 2
 
 
 @pytest.mark.parametrize("wrong", [{"temperature": -0.1}, {"temperature": float("nan")}, {"top_k": 0}])
@@ -350,8 +352,12 @@ class Texts(Wide):
         prompt = batch.tokens[..., :2]
         sizes = {"shared": 3, "states": 3, "width": 4, "mark": MARK, "draw": 1}
         plain, states = forward.generate(prompt, DRAWN, max_tokens=6), forward.generate_by_state(prompt, DRAWN, **sizes)
-        found = {"plain": plain.double().mean(-1), "by_state": states.double().mean(-1), "length": (states > 0).sum(-1)}
-        return {name: value.double()[..., None] for name, value in found.items()}
+        metrics = {
+            "plain": plain.double().mean(-1),
+            "by_state": states.double().mean(-1),
+            "length": (states > 0).sum(-1),
+        }
+        return {name: value.double()[..., None] for name, value in metrics.items()}
 
 
 @pytest.mark.slow
@@ -379,9 +385,9 @@ def test_kept_keys_bound_how_much_is_evaluated_together(member, monkeypatch) -> 
     tokens = torch.zeros(1, 4000, 24, dtype=torch.int64)
     rows, costs = dict[type, int](), dict[type, int]()
     for task in (Wide(), Texts()):
-        one = replace(member(evaluation__samples=500), task=task, model=model)
-        rows[type(task)] = evaluation.choose_piece_sizes(Pack([one], torch.device("cpu")), Batch(tokens, tokens))[0]
-        costs[type(task)] = estimate_member_cost(one).bytes_per_member
+        config = replace(member(evaluation__samples=500), task=task, model=model)
+        rows[type(task)] = evaluation.choose_piece_sizes(Pack([config], torch.device("cpu")), Batch(tokens, tokens))[0]
+        costs[type(task)] = estimate_member_cost(config).bytes_per_member
     assert model.cache_size_per_token == 2 * 8 * 64
     assert rows[Texts] == evaluation.LOGITS_PER_MEMBER // (24 * 1024) < rows[Wide]
     assert costs[Texts] - costs[Wide] == 4 * 500 * 24 * 1024
@@ -397,8 +403,8 @@ def test_an_encoding_that_looks_ahead_is_refused_where_texts_are_written() -> No
         (problem,) = model.find_task_problems(Texts())
         assert problem.key == "position" and "later tokens" in problem.message
         assert not [*model.find_task_problems(Wide())]
-    for one in MODELS.values():
-        assert [*one.find_task_problems(Texts())] == [*one.find_task_problems(Wide())]
+    for writer in MODELS.values():
+        assert [*writer.find_task_problems(Texts())] == [*writer.find_task_problems(Wide())]
 
 
 def test_a_forecast_measures_a_large_evaluation_on_some_rows(member, monkeypatch) -> None:

@@ -13,9 +13,9 @@ AVERAGES = {"raw": {}, "ema": {"decay": 0.9}}
 
 
 def stored(pack: Pack, state: TrainingState) -> list[dict[str, dict[str, np.ndarray]]]:
-    found = {label: pack.layout.views(theta) for label, theta in collect_weights(pack, state).items()}
+    weights = {label: pack.layout.views(theta) for label, theta in collect_weights(pack, state).items()}
     return [
-        {label: {name: value[m].numpy() for name, value in views.items()} for label, views in found.items()}
+        {label: {name: value[m].numpy() for name, value in views.items()} for label, views in weights.items()}
         for m in range(len(pack))
     ]
 
@@ -29,23 +29,23 @@ def test_the_curves_are_those_of_the_pack_to_the_bit(member) -> None:
             if buffer.shape == state.theta.shape:
                 buffer += 0.1  # so that the averages differ
     names, values = evaluate(pack, state)
-    found = evaluate_stored(members, stored(pack, state))
-    assert (found.averages, found.lengths) == (("raw", "ema"), pack.lengths)
+    curves = evaluate_stored(members, stored(pack, state))
+    assert (curves.averages, curves.lengths) == (("raw", "ema"), pack.lengths)
     derived = pack.task.derived_metrics
-    assert found.metrics == tuple(name for name in names if pack.metrics[name].base not in derived)
-    places = [names.index(name) for name in found.metrics]
-    assert found.values_MAKL.tobytes() == np.ascontiguousarray(values[:, :, places]).tobytes()
+    assert curves.metrics == tuple(name for name in names if pack.metrics[name].base not in derived)
+    places = [names.index(name) for name in curves.metrics]
+    assert curves.values_MAKL.tobytes() == np.ascontiguousarray(values[:, :, places]).tobytes()
     alone = evaluate_stored(members[1:], stored(pack, state)[1:])
-    assert alone.values_MAKL.tobytes() == found.values_MAKL[1:].tobytes()
+    assert alone.values_MAKL.tobytes() == curves.values_MAKL[1:].tobytes()
 
 
 def test_weights_of_another_shape_or_of_other_parameters_are_refused(member) -> None:
-    one = member(0)
-    pack = Pack([one], torch.device("cpu"))
+    config = member(0)
+    pack = Pack([config], torch.device("cpu"))
     weights = stored(pack, TrainingState.make_initial(pack))
-    larger = member(0, task__vocabulary=one.task.vocabulary + 1)
+    larger = member(0, task__vocabulary=config.task.vocabulary + 1)
     with pytest.raises(ConfigError, match=r"parameter embedding: the weights were trained with shape"):
         evaluate_stored([larger], weights)
     del weights[0]["raw"]["embedding"]
     with pytest.raises(ConfigError, match="different parameters for this task: embedding"):
-        evaluate_stored([one], weights)
+        evaluate_stored([config], weights)

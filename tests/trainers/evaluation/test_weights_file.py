@@ -65,16 +65,16 @@ def test_kept_weights_give_the_reported_metrics_to_the_bit(member, recorder, tmp
     train(members, recorder, weights=tmp_path)
     (final,) = recorder.evaluations
     assert len({file.name for file in final.weights}) == 4 == len(list(tmp_path.iterdir()))
-    for m, (one, file) in enumerate(zip(members, final.weights, strict=True)):
+    for m, (config, file) in enumerate(zip(members, final.weights, strict=True)):
         path = tmp_path / file.name
         assert path.stat().st_size == file.bytes
         for a, average in enumerate(final.averages):
             stored = StoredWeights(path, file.sha256, average)
-            assert stored.averages == list_stored_averages(one) and MemberConfig.from_dict(stored.member) == one
+            assert stored.averages == list_stored_averages(config) and MemberConfig.from_dict(stored.member) == config
             assert [(name, stored[name].shape) for name in stored] == [
-                (parameter.name, parameter.shape) for parameter in one.model.parameters(one.task)
+                (parameter.name, parameter.shape) for parameter in config.model.parameters(config.task)
             ]
-            again = evaluated_again(one, stored)
+            again = evaluated_again(config, stored)
             assert np.array_equal(again, final.values_MAKL[m, a], equal_nan=True) and np.isfinite(again).any()
     first, second = (
         StoredWeights(tmp_path / final.weights[0].name, final.weights[0].sha256, a) for a in ("raw", "ema")
@@ -86,9 +86,11 @@ def test_training_weights_are_kept_where_no_average_is_raw(member, recorder, tmp
     only, both = member(training__averages={"ema": {"decay": 0.9}}), member()
     train([only], recorder, weights=tmp_path)
     train([both], recorder, weights=tmp_path)
-    one, other = (StoredWeights(tmp_path / e.weights[0].name, e.weights[0].sha256, "raw") for e in recorder.evaluations)
-    assert one.averages == ("raw", "ema") == list_stored_averages(only)
-    assert all(np.array_equal(one[name], other[name]) for name in other)
+    first, second = (
+        StoredWeights(tmp_path / e.weights[0].name, e.weights[0].sha256, "raw") for e in recorder.evaluations
+    )
+    assert first.averages == ("raw", "ema") == list_stored_averages(only)
+    assert all(np.array_equal(first[name], second[name]) for name in second)
 
 
 def test_keeping_weights_changes_no_result(members, recorder, tmp_path) -> None:
@@ -139,12 +141,12 @@ def test_a_full_disk_leaves_nothing_and_names_the_file(member, tmp_path, monkeyp
 
 
 def test_a_file_that_is_there_is_not_touched_by_other_weights(member, tmp_path) -> None:
-    one = write_one(tmp_path, NAME, member(), 1, {"raw": {"a": np.ones(3)}})
+    first = write_one(tmp_path, NAME, member(), 1, {"raw": {"a": np.ones(3)}})
     other = write_one(tmp_path, NAME, member(), 1, {"raw": {"a": np.zeros(3)}})
-    assert one.name != other.name
-    assert StoredWeights(tmp_path / one.name, one.sha256, "raw")["a"].tolist() == [1, 1, 1]
+    assert first.name != other.name
+    assert StoredWeights(tmp_path / first.name, first.sha256, "raw")["a"].tolist() == [1, 1, 1]
     with pytest.raises(WeightsError, match="no average 'ema'; allowed: raw"):
-        StoredWeights(tmp_path / one.name, one.sha256, "ema")
+        StoredWeights(tmp_path / first.name, first.sha256, "ema")
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])

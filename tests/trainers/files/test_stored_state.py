@@ -36,15 +36,15 @@ def halfway(members, recorder, tmp_path) -> Path:
 
 
 def snapshot_of(folder: Path) -> Snapshot:
-    found, notices = Checkpoints(folder=folder).load(NAMES)
-    assert found is not None and not notices
-    return found
+    snapshot, notices = Checkpoints(folder=folder).load(NAMES)
+    assert snapshot is not None and not notices
+    return snapshot
 
 
 def resumed_curves(members, recorder, folder: Path) -> list:
     recorder.evaluations.clear()
     results = train(members, recorder, ids=NAMES, checkpoints=Checkpoints(folder=folder))
-    assert [one.step for one in recorder.evaluations] == [25, 50]
+    assert [evaluation.step for evaluation in recorder.evaluations] == [25, 50]
     return [result.curves for result in results]
 
 
@@ -63,21 +63,21 @@ def rewritten(folder: Path, **changes) -> None:
 
 
 def test_parameters_in_another_order_are_put_in_todays(members, recorder, halfway) -> None:
-    whole, found = resumed_curves(members, recorder, halfway), snapshot_of(halfway)
-    order = [*found.parameters[3:], *found.parameters[:3]]
-    cut = sum(int(np.prod(shape)) for _, shape in found.parameters[:3])
+    whole, snapshot = resumed_curves(members, recorder, halfway), snapshot_of(halfway)
+    order = [*snapshot.parameters[3:], *snapshot.parameters[:3]]
+    cut = sum(int(np.prod(shape)) for _, shape in snapshot.parameters[:3])
 
     def turned(array: np.ndarray) -> np.ndarray:
         return np.concatenate([array[:, cut:], array[:, :cut]], axis=1) if array.ndim == 2 else array
 
-    arrays = {name: turned(array) for name, array in found.arrays.items()}
-    assert not np.array_equal(arrays["theta"], found.arrays["theta"])
+    arrays = {name: turned(array) for name, array in snapshot.arrays.items()}
+    assert not np.array_equal(arrays["theta"], snapshot.arrays["theta"])
     rewritten(halfway, arrays=arrays, parameters=order)
     assert resumed_curves(members, recorder, halfway) == whole
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         (lambda known: known[:-1], r"has no parameter norm_bias;"),
         (lambda known: [*known, ("more", (2,))], r"has the parameter more, unknown to the model"),
@@ -89,14 +89,14 @@ def test_parameters_in_another_order_are_put_in_todays(members, recorder, halfwa
     ],
     ids=["one less", "one more", "another shape", "another name"],
 )
-def test_other_parameters_are_refused_by_name(members, recorder, halfway, parameters, said) -> None:
+def test_other_parameters_are_refused_by_name(members, recorder, halfway, parameters, message) -> None:
     rewritten(halfway, parameters=parameters(snapshot_of(halfway).parameters))
-    with pytest.raises(CheckpointError, match=rf"step-000000000050.ckpt.*{said}"):
+    with pytest.raises(CheckpointError, match=rf"step-000000000050.ckpt.*{message}"):
         resumed_curves(members, recorder, halfway)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda arrays: {k: v for k, v in arrays.items() if k != "m"}, "has no m;"),
         (lambda arrays: {k: v for k, v in arrays.items() if k != "theta"}, "has no theta;"),
@@ -106,9 +106,9 @@ def test_other_parameters_are_refused_by_name(members, recorder, halfway, parame
         (lambda arrays: arrays | {"v": arrays["v"].astype(np.float64)}, r"has v as float64 .*, not float32"),
     ],
 )
-def test_other_buffers_are_refused_by_name(members, recorder, halfway, change, said) -> None:
+def test_other_buffers_are_refused_by_name(members, recorder, halfway, change, message) -> None:
     rewritten(halfway, arrays=change(dict(snapshot_of(halfway).arrays)))
-    with pytest.raises(CheckpointError, match=rf"step-000000000050.ckpt.*{said}"):
+    with pytest.raises(CheckpointError, match=rf"step-000000000050.ckpt.*{message}"):
         resumed_curves(members, recorder, halfway)
 
 
