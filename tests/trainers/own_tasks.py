@@ -137,13 +137,13 @@ class Spoken(Last):
         (length,) = lengths
         prompt = Batch(batch.tokens[..., :2], batch.tokens[..., :2])
         logits, cache = forward.prefill(prompt, length + 1)
-        said = [logits[:, :, -1:].argmax(dim=-1)]
+        generated = [logits[:, :, -1:].argmax(dim=-1)]
         for _ in range(length - 2):
-            logits, cache = forward.decode(cache, said[-1])
-            said.append(logits.argmax(dim=-1))
-        found = torch.cat(said, dim=-1)
+            logits, cache = forward.decode(cache, generated[-1])
+            generated.append(logits.argmax(dim=-1))
+        tokens = torch.cat(generated, dim=-1)
         wanted = batch.tokens[..., torch.arange(length - 1) % 2]
-        return {"exact_match": (found == wanted).all(dim=-1).float()[..., None], "said": found.float().mean(-1, True)}
+        return {"exact_match": (tokens == wanted).all(dim=-1).float()[..., None], "said": tokens.float().mean(-1, True)}
 
 
 class Echo(Timed):
@@ -208,7 +208,7 @@ class Bag(Model):
         record: Recorder | None = None,
     ) -> Tensor:
         one_hot = functional.one_hot(batch.tokens, TOKENS).to(weights["vectors"].dtype)
-        found = torch.einsum("mbtv,mvw->mbtw", one_hot, weights["vectors"]).cumsum(dim=2)
+        logits = torch.einsum("mbtv,mvw->mbtw", one_hot, weights["vectors"]).cumsum(dim=2)
         if noise is not None and noise.training and self.shaken:
-            found = found + noise.integers(5, (found.shape[1], 1, TOKENS), 3).to(found.dtype)
-        return found * weights["scale"][:, None, None]
+            logits = logits + noise.integers(5, (logits.shape[1], 1, TOKENS), 3).to(logits.dtype)
+        return logits * weights["scale"][:, None, None]

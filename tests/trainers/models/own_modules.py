@@ -24,8 +24,8 @@ class Net(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.table(tokens).cumsum(dim=-2) / self.counts[: tokens.shape[-1], None]
-        found = self.inner(x)
-        return self.head(found[0] if isinstance(found, tuple) else found)
+        output = self.inner(x)
+        return self.head(output[0] if isinstance(output, tuple) else output)
 
 
 class Attends(nn.Module):
@@ -102,8 +102,8 @@ class Steps(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         state, states = x.new_zeros(len(x), 8), []
-        for one in x.unbind(1):
-            state = self.cell(one, state)
+        for vector in x.unbind(1):
+            state = self.cell(vector, state)
             states.append(state)
         return torch.stack(states, dim=1)
 

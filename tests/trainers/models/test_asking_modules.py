@@ -86,9 +86,11 @@ def test_each_member_trains_as_a_plain_script_with_its_lengths(member) -> None:
         (batch,) = sample_batches(pack, torch.tensor(step + 1), settings.batch_size)
         train_next_step(pack, state)
         for m, (module, optimizer) in enumerate(zip(modules, optimizers, strict=True)):
-            one = batch.for_members(torch.tensor([m]))
+            member_batch = batch.for_members(torch.tensor([m]))
             optimizer.zero_grad()
-            mean_loss(pack.task, module(one.tokens[0], one.lengths[0])[None], one).sum().backward()
+            mean_loss(
+                pack.task, module(member_batch.tokens[0], member_batch.lengths[0])[None], member_batch
+            ).sum().backward()
             optimizer.step()
     views = pack.layout.views(state.theta)
     for m, module in enumerate(modules):
@@ -109,7 +111,7 @@ def test_a_module_gets_what_the_batch_has_or_what_it_means(member) -> None:
     plain = replace(batch, lengths=None)
     meant = replace(plain, ids=ids, groups=torch.zeros_like(ids))
     given = replace(plain, ids=ids.flip(-1), groups=ids % 2)
-    logits = [pack.model.logits(views, one, None, pack.form) for one in (plain, meant, given)]
+    logits = [pack.model.logits(views, batch, None, pack.form) for batch in (plain, meant, given)]
     assert torch.equal(logits[0], logits[1]) and not torch.equal(logits[0], logits[2])
     torch.manual_seed(5)
     module = own_modules.Grouped(7, 7, 8)
@@ -140,9 +142,9 @@ def test_a_module_knows_whether_it_is_called_in_a_training_step(member) -> None:
         optimizer = torch.optim.AdamW(module.parameters(), lr=0.01, betas=training.betas, weight_decay=0.0)
         for step in range(3):
             (batch,) = sample_batches(pack, torch.tensor(step + 1), training.batch_size)
-            one = batch.for_members(torch.tensor([m]))
+            member_batch = batch.for_members(torch.tensor([m]))
             optimizer.zero_grad()
-            mean_loss(pack.task, module(one.tokens[0], training=True)[None], one).sum().backward()
+            mean_loss(pack.task, module(member_batch.tokens[0], training=True)[None], member_batch).sum().backward()
             optimizer.step()
         for name, value in module.named_parameters():
             torch.testing.assert_close(pack.layout.views(state.theta)[name][m], value.detach(), rtol=1e-3, atol=1e-5)
@@ -223,9 +225,9 @@ def test_padding_changes_no_real_token_of_an_lstm() -> None:
 def check_padding(model) -> None:
     """Rows of 4, 6 and 2 tokens have the logits that each has alone, whatever follows them."""
     task, counts = Last(), [4, 6, 2]
-    layout = [(one.name, one) for one in model.parameters(task)]
+    layout = [(parameter.name, parameter) for parameter in model.parameters(task)]
     generator = torch.Generator().manual_seed(1)
-    weights = {name: torch.randn(2, *one.shape, generator=generator) * 0.3 for name, one in layout}
+    weights = {name: torch.randn(2, *parameter.shape, generator=generator) * 0.3 for name, parameter in layout}
     batch = random_batch(counts)
     logits = model.logits(weights, batch, None, "plain")
     for row, count in enumerate(counts):

@@ -30,10 +30,10 @@ class Padded(Last):
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         tokens = stream.integers(1, (samples, max(self.lengths)), TOKENS - 1) + 1
-        own = torch.tensor(self.lengths)[torch.arange(samples) % 3][:, None]
-        place = torch.arange(tokens.shape[-1])
-        rows = torch.where(place < own, tokens, 0)
-        yield EvaluationBatch(Batch(rows, torch.where(place == own - 1, rows, IGNORED)), lengths)
+        row_lengths = torch.tensor(self.lengths)[torch.arange(samples) % 3][:, None]
+        positions = torch.arange(tokens.shape[-1])
+        rows = torch.where(positions < row_lengths, tokens, 0)
+        yield EvaluationBatch(Batch(rows, torch.where(positions == row_lengths - 1, rows, IGNORED)), lengths)
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         at = [length - 1 for length in lengths]
@@ -78,7 +78,7 @@ def test_only_scored_positions_count_over_the_keys_they_see(
     pack = Pack([member(seed, task=task, **changes) for seed in (0, 1)], CPU)
     state = TrainingState.make_initial(pack)
     names, values = evaluate(pack, state)
-    found = dict(zip(names, values[:, 0].swapaxes(0, 1), strict=True))
+    curves = dict(zip(names, values[:, 0].swapaxes(0, 1), strict=True))
     views = pack.layout.views(state.theta.double())
     compared = 0
     for test in draw_evaluation_inputs(pack):
@@ -89,7 +89,7 @@ def test_only_scored_positions_count_over_the_keys_they_see(
                 each = []
                 for row, targets in zip(test.batch.tokens[m].tolist(), test.batch.targets[m].tolist(), strict=True):
                     each += [by_hand(weights, row, at) for at in positions_scored(pack.task, test, targets, length)]
-                got = found[metric][m, pack.lengths.index(length)]
+                got = curves[metric][m, pack.lengths.index(length)]
                 assert got == pytest.approx(np.mean(each), rel=1e-4), (metric, length, m)
                 compared += max(each) > 1.01
     assert compared >= 2

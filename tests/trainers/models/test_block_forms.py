@@ -71,8 +71,8 @@ def test_a_block_is_the_layers_of_torch(norm: str, norm_type: str, biases) -> No
 
     def mixed(x: torch.Tensor, name: str) -> torch.Tensor:
         q, k, v = of_linear(weights, f"{name}.qkv")(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
-        found = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return of_linear(weights, f"{name}.output")(found.transpose(1, 2).flatten(2))
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return of_linear(weights, f"{name}.output")(attended.transpose(1, 2).flatten(2))
 
     def perceptron(x: torch.Tensor, name: str) -> torch.Tensor:
         first, second = of_linear(weights, f"{name}.in")(x).chunk(2, dim=-1)
@@ -85,8 +85,8 @@ def test_a_block_is_the_layers_of_torch(norm: str, norm_type: str, biases) -> No
             x = x + branch(normed(x, f"{name}.{key}") if norm == "pre" else x, name)
             x = normed(x, f"{name}.{key}") if norm == "post" else x
     expected = (x if norm == "post" else normed(x, "final")) @ weights["head"][0]
-    found = model.logits(weights, Batch(TOKENS, TOKENS), None, "plain")
-    torch.testing.assert_close(found[0], expected, rtol=1e-10, atol=1e-10)
+    logits = model.logits(weights, Batch(TOKENS, TOKENS), None, "plain")
+    torch.testing.assert_close(logits[0], expected, rtol=1e-10, atol=1e-10)
 
 
 def test_initial_weights_are_those_of_torch_linear_and_the_notebook() -> None:
@@ -107,13 +107,13 @@ def test_initial_weights_are_those_of_torch_linear_and_the_notebook() -> None:
 
 def test_dropout_inside_the_mlp_has_a_mask_of_its_own() -> None:
     weights = drawn(Decoder(layers=2, heads=2, width=8, **NOTEBOOK), TASK, 1)
-    found = []
+    logits = []
     for sites in ((), ("hidden",), ("residual",)):
         model = Decoder(layers=2, heads=2, width=8, dropout=0.5, **{**NOTEBOOK, "dropout_sites": sites})
-        found.append(model.logits(weights, Batch(TOKENS, TOKENS), noise(3, rate=0.5), "plain"))
-    assert not torch.allclose(found[0], found[1]) and not torch.allclose(found[1], found[2])
+        logits.append(model.logits(weights, Batch(TOKENS, TOKENS), noise(3, rate=0.5), "plain"))
+    assert not torch.allclose(logits[0], logits[1]) and not torch.allclose(logits[1], logits[2])
     still = Decoder(layers=2, heads=2, width=8, **NOTEBOOK).logits(weights, Batch(TOKENS, TOKENS), None, "plain")
-    torch.testing.assert_close(found[0], still)
+    torch.testing.assert_close(logits[0], still)
 
 
 def test_a_member_with_the_block_of_the_notebook_is_alone_what_it_is_in_a_pack(sections) -> None:

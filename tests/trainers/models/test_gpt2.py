@@ -81,11 +81,11 @@ MAPS = {"qkv": "c_attn", "output": "c_proj", "in": "c_fc", "out": "mlp_proj"}
 
 def named(model: Gpt) -> Mapping[str, tuple[nn.Parameter, bool]]:
     """The parameters by our names, and whether ours is the transpose."""
-    found = {"embedding": (model.wte.weight, False), "positions": (model.wpe.weight, False)}
+    parameters = {"embedding": (model.wte.weight, False), "positions": (model.wpe.weight, False)}
     for i, block in enumerate(model.h):
-        found |= {f"block{i}.{ours}": (getattr(block, its).weight, True) for ours, its in MAPS.items()}
-        found |= {f"block{i}.norm{k}_gain": (getattr(block, f"ln_{k}").weight, False) for k in (1, 2)}
-    return found | {"final_gain": (model.ln_f.weight, False)}
+        parameters |= {f"block{i}.{ours}": (getattr(block, its).weight, True) for ours, its in MAPS.items()}
+        parameters |= {f"block{i}.norm{k}_gain": (getattr(block, f"ln_{k}").weight, False) for k in (1, 2)}
+    return parameters | {"final_gain": (model.ln_f.weight, False)}
 
 
 def test_logits_and_gradients_are_those_of_a_plain_module() -> None:
@@ -104,7 +104,7 @@ def test_logits_and_gradients_are_those_of_a_plain_module() -> None:
     for logits in (ours, theirs):
         functional.cross_entropy(logits.flatten(0, 1), tokens.roll(-1, 1).flatten()).backward()
     grads = layout.views(theta.grad)
-    assert {one for one, _ in layout.shapes} == set(named(plain))
+    assert {name for name, _ in layout.shapes} == set(named(plain))
     for name, (parameter, turned) in named(plain).items():
         torch.testing.assert_close(grads[name][0], parameter.grad.T if turned else parameter.grad, msg=name)
 
@@ -206,9 +206,9 @@ def test_long_rows_of_groups_need_no_mask_of_all_pairs(member) -> None:
     class Watch(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             out = func(*args, **(kwargs or {}))
-            for one in out if isinstance(out, (tuple, list)) else (out,):
-                if isinstance(one, Tensor):
-                    largest[0] = max(largest[0], one.numel())
+            for output in out if isinstance(out, (tuple, list)) else (out,):
+                if isinstance(output, Tensor):
+                    largest[0] = max(largest[0], output.numel())
             return out
 
     pack = long_rows(member, 49)

@@ -104,17 +104,17 @@ def test_chunks_of_queries_are_the_whole_and_tell_their_number(monkeypatch, kind
     weights, tokens = drawn(model, TASK), tokens_of((M, B, 7), TASK.inputs)
     groups = torch.tensor([0, 0, 1, 1, 2, 2, 1]).expand_as(tokens)
     x = torch.randn(M, B, 7, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    found = []
+    outputs = []
     for at_once in (128, 3):
         monkeypatch.setattr(attention_module, "MAX_QUERIES", at_once)
         recorded, shapes = {}, []
         seen = pass_of(tokens, weights, model.causal, groups=groups, recorder=recorded.__setitem__)
         out = apply_attention(x, seen, name="block0", layer=0, heads=2, position=position, drop=watched(shapes))
-        found.append({"out": out, **recorded})
+        outputs.append({"out": out, **recorded})
     assert shapes == [(0, 3), (1, 3), (2, 1)]
-    assert found[0].keys() == found[1].keys() == {"out", *position.metrics}
-    for name, value in found[0].items():
-        torch.testing.assert_close(found[1][name], value)
+    assert outputs[0].keys() == outputs[1].keys() == {"out", *position.metrics}
+    for name, value in outputs[0].items():
+        torch.testing.assert_close(outputs[1][name], value)
 
 
 def test_chunks_have_masks_of_their_own() -> None:
@@ -142,7 +142,7 @@ HOOKED = Decoder(
 
 def pack_of(member, seeds: tuple[int, ...], model=HOOKED, **changes) -> Pack:
     members = [member(seed, training__learning_rate=1e-3 * (1 + seed), **changes) for seed in seeds]
-    return Pack([replace(one, task=Grouped(train_length=6), model=model) for one in members], CPU)
+    return Pack([replace(member, task=Grouped(train_length=6), model=model) for member in members], CPU)
 
 
 def test_a_member_with_every_hook_is_alone_what_it_is_in_a_pack(member, monkeypatch) -> None:
@@ -204,13 +204,13 @@ def test_scores_that_are_the_same_for_all_rows_are_dropped_row_by_row(member) ->
     """Also where the rows come in slices: the masks are those of the whole batch."""
     model = Decoder(layers=1, width=8, heads=2, position=Anywhere(), dropout=0.5, dropout_sites=("attention",))
     plain = member(training__batch_size=6, training__dtype="float64")
-    found = []
+    gradients = []
     for count in (1, 3):
         training = replace(plain.training, accumulation=count)
         pack = Pack([replace(plain, task=Last(), model=model, training=training)], CPU)
         step, theta = torch.tensor(1), TrainingState.make_initial(pack).theta
-        found.append(compute_gradients(pack, theta, sample_batches(pack, step, 6), step)[0])
-    torch.testing.assert_close(*found)
+        gradients.append(compute_gradients(pack, theta, sample_batches(pack, step, 6), step)[0])
+    torch.testing.assert_close(*gradients)
     seen: list[Tensor] = []
 
     def drop(x: Tensor, chunk: int) -> Tensor:

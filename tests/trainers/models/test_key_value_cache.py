@@ -85,25 +85,25 @@ def test_what_is_hidden_is_what_groups_hide(position, ids) -> None:
     whole = forward(batch)
     tokens, first_ids = part(batch, 0, 3)
     logits, cache = forward.prefill(Batch(tokens, tokens, first_ids), T)
-    found = [logits]
+    pieces = [logits]
     for group, edges in ((1, (3, 4, 6)), (2, (6, 8, 9))):
         seen = (batch.groups == group) | (batch.groups == 0)
         for first, last in pairwise(edges):
             logits, cache = forward.decode(cache, *part(batch, first, last), visible_MBK=seen)
-            found.append(logits)
-    torch.testing.assert_close(torch.cat(found, dim=2), whole, rtol=1e-12, atol=1e-12)
+            pieces.append(logits)
+    torch.testing.assert_close(torch.cat(pieces, dim=2), whole, rtol=1e-12, atol=1e-12)
     assert not torch.allclose(forward(batch_of(ids=ids)), whole)
 
 
 @pytest.mark.parametrize("model", [Decoder(layers=2, width=8, heads=2, position="rope"), AttentionOnly(width=8)])
 def test_a_cache_that_is_cut_goes_on_as_if_nothing_had_followed(model) -> None:
     forward = forward_of(model)
-    one, other = batch_of().tokens, batch_of().tokens.flip(-1)
-    _, cache = forward.prefill(Batch(one[..., :4], one[..., :4]), T)
-    _, cache = forward.decode(cache, other[..., 4:8])
-    logits, cache = forward.decode(cache.truncate(4), one[..., 4:7])
+    tokens, flipped = batch_of().tokens, batch_of().tokens.flip(-1)
+    _, cache = forward.prefill(Batch(tokens[..., :4], tokens[..., :4]), T)
+    _, cache = forward.decode(cache, flipped[..., 4:8])
+    logits, cache = forward.decode(cache.truncate(4), tokens[..., 4:7])
     assert cache.length == 7
-    whole = forward(Batch(one[..., :7], one[..., :7]))
+    whole = forward(Batch(tokens[..., :7], tokens[..., :7]))
     torch.testing.assert_close(logits, whole[:, :, 4:], rtol=1e-12, atol=1e-12)
 
 

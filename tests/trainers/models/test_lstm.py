@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 def test_it_is_the_lstm_of_torch(length: int, hidden) -> None:
     model = Lstm(width=6, hidden=hidden)
     weights, tokens = drawn(model, TASK), tokens_of((2, 3, length), TASK.inputs)
-    found = model.logits(weights, Batch(tokens, tokens), None, "plain")
+    logits = model.logits(weights, Batch(tokens, tokens), None, "plain")
     for m in range(2):
         layer = nn.LSTM(6, hidden or 6, batch_first=True, dtype=torch.float64)
         names = {
@@ -38,7 +38,7 @@ def test_it_is_the_lstm_of_torch(length: int, hidden) -> None:
         layer.load_state_dict({name: weights[mine][m].t() for name, mine in names.items()})
         states, _ = layer(functional.embedding(tokens[m], weights["embedding"][m]))
         expected = states @ weights["head"][m] + weights["head_bias"][m]
-        torch.testing.assert_close(found[m], expected.detach(), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(logits[m], expected.detach(), rtol=1e-12, atol=1e-12)
 
 
 def test_it_starts_as_torch_does() -> None:
@@ -61,14 +61,14 @@ def test_nothing_waits(member, rate: float) -> None:
 
 def test_dropout_acts_where_it_says() -> None:
     weights, tokens = drawn(Lstm(width=6), TASK), tokens_of((2, 3, 5), TASK.inputs)
-    found = [
+    logits = [
         Lstm(width=6, dropout=0.5, dropout_sites=sites).logits(
             weights, Batch(tokens, tokens), noise(0, 1, rate=0.5), ""
         )
         for sites in ((), ("embedding",), ("residual",))
     ]
-    assert torch.equal(found[0], Lstm(width=6).logits(weights, Batch(tokens, tokens), None, ""))
-    assert not torch.allclose(found[0], found[1]) and not torch.allclose(found[1], found[2])
+    assert torch.equal(logits[0], Lstm(width=6).logits(weights, Batch(tokens, tokens), None, ""))
+    assert not torch.allclose(logits[0], logits[1]) and not torch.allclose(logits[1], logits[2])
     with pytest.raises(ConfigError, match="no attention"):
         Lstm(dropout_sites=("attention",))
     with pytest.raises(ValueError, match="groups"):

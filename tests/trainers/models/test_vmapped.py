@@ -41,12 +41,12 @@ def test_each_member_is_the_module_built_after_its_seed(member, name: str) -> No
     pack = Pack([member(seed, model=vmapped(name), task__vocabulary=9, task__train_length=4) for seed in (3, 5)], CPU)
     state = TrainingState.make_initial(pack)
     tokens = torch.randint(0, TASK.inputs, (2, 4, 6), generator=torch.Generator().manual_seed(0))
-    found = pack.model.logits(pack.layout.views(state.theta), Batch(tokens, tokens), None, pack.form)
-    assert found.shape == (2, 4, 6, TASK.outputs)
+    logits = pack.model.logits(pack.layout.views(state.theta), Batch(tokens, tokens), None, pack.form)
+    assert logits.shape == (2, 4, 6, TASK.outputs)
     for m, seed in enumerate((3, 5)):
         torch.manual_seed(seed)
         module = getattr(own_modules, name)(*SIZES)
-        torch.testing.assert_close(found[m], module(tokens[m]).detach(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(logits[m], module(tokens[m]).detach(), rtol=1e-5, atol=1e-6)
     assert not torch.allclose(state.theta[0], state.theta[1])
 
 
@@ -82,7 +82,7 @@ def test_a_member_has_its_own_dropout_rate_alone_as_in_a_pack(member, registered
 
     check_alone(pack_of)
     weights = [stepped(Pack([member_of(7, rate)], CPU), 2).theta for rate in (0.0, 0.1, 0.5)]
-    assert not any(torch.equal(one, other) for one, other in itertools.combinations(weights, 2))
+    assert not any(torch.equal(first, second) for first, second in itertools.combinations(weights, 2))
 
 
 @pytest.mark.parametrize("recurrent", [False, True])
@@ -96,7 +96,7 @@ def test_dropout_multiplies_by_the_factors_of_its_call_in_training_alone(recurre
         Stream(torch.tensor([3, 5]), "dropout", torch.tensor(1)),
     )
     noise = Noise(stream, None, rates)
-    found = model.logits(weights, batch, noise, form)
+    logits = model.logits(weights, batch, noise, form)
     shape = (*tokens.shape[1:], 8)
     before, after = (noise.dropout_factors(call, shape, torch.float32) for call in (0, 1))
     for m, seed in enumerate((3, 5)):
@@ -104,11 +104,11 @@ def test_dropout_multiplies_by_the_factors_of_its_call_in_training_alone(recurre
         module = model.build(*SIZES)
         x = before[m] * module.table(tokens[m]).cumsum(dim=-2) / module.counts[:6, None]
         expected = module.head(after[m] * module.inner[1](x))
-        torch.testing.assert_close(found[m], expected.detach(), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(logits[m], expected.detach(), rtol=1e-5, atol=1e-6)
     assert 0.05 < float((before[0] == 0).float().mean()) < 0.16 and 0.5 < float((before[1] == 0).float().mean()) < 0.7
     without = model.logits(weights, batch, None, form)
     evaluated = model.logits(weights, batch, Noise(stream, None, training=False, total=9), form)
-    assert torch.equal(without, evaluated) and not torch.equal(without, found)
+    assert torch.equal(without, evaluated) and not torch.equal(without, logits)
 
 
 def test_a_rate_without_a_layer_that_drops_is_refused(sections, registered, monkeypatch) -> None:
@@ -117,7 +117,7 @@ def test_a_rate_without_a_layer_that_drops_is_refused(sections, registered, monk
     _try_build.cache_clear(), _build_template.cache_clear()
     with pytest.raises(ConfigError) as caught:
         MemberConfig.from_dict(sections(model={"name": "dropping", "dropout": 0.5}))
-    assert [(one.key, one.given) for one in caught.value.problems] == [("model.dropout", 0.5)]
+    assert [(problem.key, problem.given) for problem in caught.value.problems] == [("model.dropout", 0.5)]
     MemberConfig.from_dict(sections(model={"name": "dropping", "dropout": 0.0}))
     _try_build.cache_clear(), _build_template.cache_clear()
 
@@ -158,7 +158,7 @@ def test_training_is_that_of_the_module(member, name: str) -> None:
 
 def test_decay_acts_on_matrices_that_are_no_tables() -> None:
     model = registry.build("model", vmapped("Net"))
-    decayed = {one.name for one in model.parameters(TASK) if one.decay}
+    decayed = {parameter.name for parameter in model.parameters(TASK) if parameter.decay}
     assert decayed == {"inner.0.weight", "head.weight"}
 
 
@@ -174,9 +174,9 @@ LOOPED = {
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("name", "reason"), LOOPED.items(), ids=LOOPED)
 def test_a_module_that_vmap_cannot_run_is_called_member_by_member(member, name: str, reason: str) -> None:
-    one = member(model=vmapped(name))
-    assert re.match(reason, one.model.explain_loop(one.task) or "")
-    assert Pack([one], CPU).form.startswith("looped ")
+    config = member(model=vmapped(name))
+    assert re.match(reason, config.model.explain_loop(config.task) or "")
+    assert Pack([config], CPU).form.startswith("looped ")
     assert Pack([member(model=vmapped("Net"))], CPU).form.startswith("vmapped ")
 
 
@@ -231,7 +231,7 @@ def test_a_module_that_is_not_imported_and_a_compiled_step_are_refused(sections)
 
 def test_a_model_of_ones_own_has_settings_of_its_own(member) -> None:
     assert not list(find_contract_problems("model", OfWidth, Model, {"width": int}))
-    sizes = [sum(one.size for one in OfWidth(width=width).parameters(TASK)) for width in (4, 9)]
+    sizes = [sum(parameter.size for parameter in OfWidth(width=width).parameters(TASK)) for width in (4, 9)]
     assert sizes[1] - sizes[0] == 5 * (8 + 1 + 8)
     with pytest.raises(ValueError, match="groups"):
         tokens = torch.zeros(1, 1, 3, dtype=torch.int64)

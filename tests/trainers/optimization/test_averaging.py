@@ -85,13 +85,13 @@ def test_averages_do_not_change_training(member) -> None:
 
 
 def test_norm_matched_names_parameters_of_the_model(sections) -> None:
-    for names, said in (
+    for names, message in (
         (["embeding"], r"no parameter embeding; allowed: null .* such as embedding, .*; did you mean 'embedding'\?"),
         (["embedding", "nothing"], r"^training\.averages\.all\.parameters: the model has no parameter nothing;"),
         ([], "names no parameter; allowed: null for all parameters, or names of some"),
     ):
         plain = sections(training__averages={"all": {"kind": "norm_matched", "parameters": names}})
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             MemberConfig.from_dict(plain)
         assert MemberConfig.from_dict(plain, recorded=True).training.averages["all"].parameters == tuple(names)
 

@@ -50,10 +50,13 @@ def test_null_names_no_configuration_and_a_value_does(sections) -> None:
         built(sections, training__stop={**STOP, "threshold": 0.8}),
         built(sections, training__curriculum=RISING),
     ]
-    for names in ([one.config_id for one in (plain, *others)], [one.structural_key for one in (plain, *others)]):
+    for names in (
+        [member.config_id for member in (plain, *others)],
+        [member.structural_key for member in (plain, *others)],
+    ):
         assert len(set(names)) == 4
-    said = built(sections, training__stop={**STOP, "average": "raw", "samples": 500})
-    assert said.config_id == others[0].config_id, "absent values name nothing"
+    explicit = built(sections, training__stop={**STOP, "average": "raw", "samples": 500})
+    assert explicit.config_id == others[0].config_id, "absent values name nothing"
 
 
 @pytest.mark.parametrize(
@@ -103,9 +106,9 @@ DOES_NOTHING = {
 def test_a_curriculum_that_does_nothing_or_ignores_a_setting_is_refused_and_read_where_it_was_trained(
     sections, case: str
 ) -> None:
-    task, said = DOES_NOTHING[case]
+    task, message = DOES_NOTHING[case]
     rising = {**RISING, "metric": "exact_match"} if task is CYCLES else RISING
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         built(sections, training__curriculum=rising, task=task)
     assert len(caught.value.problems) == 1
     plain = built(sections, task=task).to_dict()

@@ -42,21 +42,25 @@ def five(member):
 def test_a_member_goes_on_when_its_own_stage_is_good_enough(five) -> None:
     evaluations, _ = five
     stage = np.zeros(len(SEEDS), int)
-    for one in evaluations:
-        np.testing.assert_array_equal(one.stage_M, stage)
-        own = one.validation.select_scores("accuracy", "raw", (2, 4))[np.arange(len(SEEDS)), stage]
-        going = (one.stopped_at_M < 0) | (one.stopped_at_M == one.step)
-        stage = np.where(going & (own >= np.float32(0.95)), np.minimum(stage + 1, 1), stage)
-    assert len({tuple(one.stage_M) for one in evaluations}) > 2, "members stood at different stages"
+    for evaluation in evaluations:
+        np.testing.assert_array_equal(evaluation.stage_M, stage)
+        scores = evaluation.validation.select_scores("accuracy", "raw", (2, 4))[np.arange(len(SEEDS)), stage]
+        going = (evaluation.stopped_at_M < 0) | (evaluation.stopped_at_M == evaluation.step)
+        stage = np.where(going & (scores >= np.float32(0.95)), np.minimum(stage + 1, 1), stage)
+    assert len({tuple(evaluation.stage_M) for evaluation in evaluations}) > 2, "members stood at different stages"
 
 
 def test_members_stop_at_the_last_stage_alone(five) -> None:
     evaluations, _ = five
     last = evaluations[-1]
     assert (last.stopped_at_M > 0).any()
-    for one in evaluations:
-        assert (one.stage_M[one.stopped_at_M == one.step] == 1).all()
-    good = [one for one in evaluations if (one.validation.mean("accuracy", "raw") >= np.float32(0.99)).any()]
+    for evaluation in evaluations:
+        assert (evaluation.stage_M[evaluation.stopped_at_M == evaluation.step] == 1).all()
+    good = [
+        evaluation
+        for evaluation in evaluations
+        if (evaluation.validation.mean("accuracy", "raw") >= np.float32(0.99)).any()
+    ]
     assert good, "else nothing is shown"
 
 
@@ -74,11 +78,11 @@ def test_a_good_score_before_the_last_stage_stops_nobody(member) -> None:
 @pytest.mark.parametrize("chosen", [(2,), (4, 1, 2)], ids=str)
 def test_a_member_goes_on_in_any_pack_as_it_does_in_this_one(member, five, chosen) -> None:
     evaluations, _ = train_recorded([staged(member, seed) for seed in chosen])
-    whole = {one.step: one for one in five[0]}
-    for one in evaluations:
-        if one.step in whole:
-            np.testing.assert_array_equal(one.stage_M, whole[one.step].stage_M[list(chosen)])
-            np.testing.assert_array_equal(one.values_MAKL, whole[one.step].values_MAKL[list(chosen)])
+    whole = {evaluation.step: evaluation for evaluation in five[0]}
+    for evaluation in evaluations:
+        if evaluation.step in whole:
+            np.testing.assert_array_equal(evaluation.stage_M, whole[evaluation.step].stage_M[list(chosen)])
+            np.testing.assert_array_equal(evaluation.values_MAKL, whole[evaluation.step].values_MAKL[list(chosen)])
 
 
 def test_members_of_one_seed_stand_at_stages_of_their_own(member) -> None:
@@ -86,11 +90,11 @@ def test_members_of_one_seed_stand_at_stages_of_their_own(member) -> None:
     rates = (0.05, 0.005, 0.05)
     members = [staged(member, 3, None, training__learning_rate=rate) for rate in rates]
     evaluations, _ = train_recorded(members)
-    assert any(len(set(one.stage_M.tolist())) == 2 for one in evaluations)
-    for place in (0, 1):
-        for one, alone in zip(evaluations, train_recorded([members[place]])[0], strict=True):
-            np.testing.assert_array_equal(one.values_MAKL[place], alone.values_MAKL[0])
-            assert one.stage_M[place] == alone.stage_M[0] and one.loss_M[place] == alone.loss_M[0]
+    assert any(len(set(evaluation.stage_M.tolist())) == 2 for evaluation in evaluations)
+    for index in (0, 1):
+        for evaluation, alone in zip(evaluations, train_recorded([members[index]])[0], strict=True):
+            np.testing.assert_array_equal(evaluation.values_MAKL[index], alone.values_MAKL[0])
+            assert evaluation.stage_M[index] == alone.stage_M[0] and evaluation.loss_M[index] == alone.loss_M[0]
 
 
 def test_what_is_drawn_ahead_is_what_is_drawn_step_by_step(member) -> None:
@@ -99,12 +103,12 @@ def test_what_is_drawn_ahead_is_what_is_drawn_step_by_step(member) -> None:
     step_batches = StepBatches(pack)
     assert count_elements_per_row(pack.task, has_stages=True) is not None and step_batches.steps_at_once > 4
     for done in range(4):
-        (found,) = step_batches.get_batches(done, 4, stage_M)
+        (batch,) = step_batches.get_batches(done, 4, stage_M)
         (wanted,) = sample_batches(pack, torch.tensor(done + 1), 4, stage_M)
-        assert torch.equal(found.tokens, wanted.tokens)
+        assert torch.equal(batch.tokens, wanted.tokens)
         for m, seed in enumerate((3, 1, 3)):
             stream = Stream(torch.tensor([seed]), "data", torch.tensor(done + 1))
-            assert torch.equal(pack.task.sample_staged(stream, 4, stage_M[m : m + 1]).tokens[0], found.tokens[m])
+            assert torch.equal(pack.task.sample_staged(stream, 4, stage_M[m : m + 1]).tokens[0], batch.tokens[m])
 
 
 def test_nothing_is_drawn_ahead_across_an_evaluation(member, monkeypatch) -> None:
@@ -146,20 +150,20 @@ def test_validation_inputs_are_no_test_inputs(member) -> None:
 
     pack = Pack([staged(member, 0, evaluation__samples=100)], CPU)
     tests = {test.lengths: test.batch.tokens for test in draw_evaluation_inputs(pack)}
-    found = list(draw_validation_inputs(pack))
-    assert [one.lengths for one in found] == [(2,), (4,)] and found[0].batch.tokens.shape[1] == 100
-    for one in found:
-        assert not torch.equal(one.batch.tokens, tests[one.lengths])
-    assert next(iter(draw_validation_inputs(pack))).batch is found[0].batch, "drawn once"
+    drawn = list(draw_validation_inputs(pack))
+    assert [inputs.lengths for inputs in drawn] == [(2,), (4,)] and drawn[0].batch.tokens.shape[1] == 100
+    for inputs in drawn:
+        assert not torch.equal(inputs.batch.tokens, tests[inputs.lengths])
+    assert next(iter(draw_validation_inputs(pack))).batch is drawn[0].batch, "drawn once"
 
 
 def test_a_text_is_validated_on_its_validation_text() -> None:
     from trainers.tasks.language.language import Language
 
     task = Language(train_window=12, test_windows=(24,))
-    (one,) = task.validation_batches(Stream(torch.tensor([0]), "validation", torch.tensor(0)), 5)
-    assert one.lengths == (12,) and one.distribution == "" and one.batch.tokens.shape == (1, 5, 12)
-    assert torch.equal(one.batch.tokens, task.read_windows("validation", 12 * torch.arange(5)[None]).tokens)
+    (inputs,) = task.validation_batches(Stream(torch.tensor([0]), "validation", torch.tensor(0)), 5)
+    assert inputs.lengths == (12,) and inputs.distribution == "" and inputs.batch.tokens.shape == (1, 5, 12)
+    assert torch.equal(inputs.batch.tokens, task.read_windows("validation", 12 * torch.arange(5)[None]).tokens)
 
 
 def test_a_task_without_a_curriculum_draws_each_seed_once(member) -> None:
@@ -187,7 +191,7 @@ def run_until_killed(folder: str) -> None:
 def test_a_curriculum_killed_and_resumed_goes_on_as_if_never_stopped(member, five, tmp_path, processes) -> None:
     other = processes.Process(target=run_until_killed, args=(str(tmp_path),))
     other.start()
-    stages = {tuple(one.stage_M) for one in five[0]}
+    stages = {tuple(evaluation.stage_M) for evaluation in five[0]}
     assert len(stages) > 2
     deadline = time.monotonic() + 120
     while not (tmp_path / "step-000000000014.ckpt").exists() and time.monotonic() < deadline:
@@ -196,7 +200,7 @@ def test_a_curriculum_killed_and_resumed_goes_on_as_if_never_stopped(member, fiv
     other.kill()
     other.join()
     members = [staged(member, seed) for seed in SEEDS]
-    snapshot, _ = Checkpoints(folder=tmp_path).load([(one.config_id, one.seed) for one in members])
+    snapshot, _ = Checkpoints(folder=tmp_path).load([(member.config_id, member.seed) for member in members])
     assert 14 <= snapshot.step < 60 and snapshot.arrays["stage"].any()
     evaluations, results = train_recorded(members, checkpoints=Checkpoints(folder=tmp_path, every_steps=1000))
     same(evaluations, five[0])
@@ -207,5 +211,5 @@ def test_states_of_some_members_are_put_together_again(member) -> None:
     pack = Pack([staged(member, seed) for seed in SEEDS], CPU)
     state = TrainingState.make_initial(pack)
     both = state.select([3, 1]).concatenate(state.select([0, 4, 2])).select([2, 1, 4, 0, 3])
-    for one, other in zip(both.tensors(), state.tensors(), strict=True):
-        assert torch.equal(one, other)
+    for tensor, expected in zip(both.tensors(), state.tensors(), strict=True):
+        assert torch.equal(tensor, expected)

@@ -75,9 +75,9 @@ def lion(k: int, weights: Weights) -> Callable[[], Any]:
 
 
 def adafactor(k: int, weights: Weights) -> Callable[[], Any]:
-    own: dict[str, Any] = {"beta2_decay": (-0.8, -0.5, -1.0)[k], "d": (1.0, 2.0, 1.5)[k]}
+    options: dict[str, Any] = {"beta2_decay": (-0.8, -0.5, -1.0)[k], "d": (1.0, 2.0, 1.5)[k]}
     eps = (None, (1e-3, 0.1, 10.0)[k])
-    return torch.optim.Adafactor(list(weights.values()), lr=RATES[k], weight_decay=DECAYS[k], eps=eps, **own).step
+    return torch.optim.Adafactor(list(weights.values()), lr=RATES[k], weight_decay=DECAYS[k], eps=eps, **options).step
 
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, tuple[float, ...]], Reference]] = {
@@ -106,7 +106,7 @@ def test_every_member_is_updated_as_by_the_reference(
 ) -> None:
     # torch.optim.Muon orthogonalizes in bfloat16; here in the type of the weights, so that digits can be compared.
     monkeypatch.setattr(Tensor, "bfloat16", Tensor.clone)
-    named, own, reference = CASES[case]
+    named, hyperparameters, reference = CASES[case]
     generator = torch.Generator().manual_seed(0)
     theta = torch.randn(3, SIZE, generator=generator, dtype=dtype)
     gradients = [torch.randn(3, SIZE, generator=generator, dtype=dtype) for _ in range(STEPS)]
@@ -126,7 +126,7 @@ def test_every_member_is_updated_as_by_the_reference(
     optimizer = registry.build("optimizer", named)
     h = {"weight_decay": column(DECAYS), "epsilon": column(EPSILONS)}
     h |= {f"beta{i + 1}": column(tuple(betas[i] for betas in BETAS)) for i in range(2)}
-    h |= {name: column(values) for name, values in own.items()}
+    h |= {name: column(values) for name, values in hyperparameters.items()}
     state = optimizer.make_initial_state(theta, LAYOUT)
     before = {name: (buffer.shape, buffer.dtype) for name, buffer in state.items()}
     for t, gradient in enumerate(gradients, start=1):

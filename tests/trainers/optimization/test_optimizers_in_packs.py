@@ -112,9 +112,9 @@ def test_ids_from_when_the_optimizer_was_a_text_have_not_changed(member: Make) -
         ({"optimizer": "gradient_descent"}, ("7318e4d82400", "1748646b328b")),
         ({"optimizer": {"name": "gradient_descent"}}, ("7318e4d82400", "1748646b328b")),
     ):
-        one = member(training={**plain["training"], **written})
-        assert (one.config_id, one.structural_key) == ids
-        assert MemberConfig.from_dict(one.to_dict()) == one
+        config = member(training={**plain["training"], **written})
+        assert (config.config_id, config.structural_key) == ids
+        assert MemberConfig.from_dict(config.to_dict()) == config
 
 
 def test_an_optimizer_and_its_options_are_part_of_the_identity(member: Make) -> None:
@@ -122,7 +122,7 @@ def test_an_optimizer_and_its_options_are_part_of_the_identity(member: Make) -> 
         return member(training__optimizer=optimizer)
 
     written = [*OPTIONS, {"name": "lion", "beta1": 0.8}, {"name": "muon", "nesterov": False}]
-    assert len({named(one).config_id for one in written}) == len(written)
+    assert len({named(optimizer).config_id for optimizer in written}) == len(written)
     assert named({"name": "lion", "beta1": 0.9}).config_id == named("lion").config_id
     # Member hyperparameters share a program, other options do not.
     assert named({"name": "lion", "beta1": 0.8}).structural_key == named("lion").structural_key
@@ -149,8 +149,8 @@ def test_a_wrong_name_or_option_is_one_problem(member: Make, optimizer: Any, key
 
 
 def test_muon_takes_matrices_between_hidden_layers_alone(member: Make) -> None:
-    one = member(model=DECODER, training__optimizer="muon")
-    taken = [p.name for p in one.model.parameters(one.task) if one.training.optimizer.is_muon_parameter(p)]  # type: ignore[attr-defined]
+    config = member(model=DECODER, training__optimizer="muon")
+    taken = [p.name for p in config.model.parameters(config.task) if config.training.optimizer.is_muon_parameter(p)]  # type: ignore[attr-defined]
     assert taken and all(name.startswith("block0.") for name in taken)
     chosen = member(training__optimizer={"name": "muon", "matrices": ["query"]})
     pack, plain = (Pack([each], CPU) for each in (chosen, member()))
@@ -160,16 +160,16 @@ def test_muon_takes_matrices_between_hidden_layers_alone(member: Make) -> None:
 
 
 def test_a_checkpoint_of_gradient_descent_with_unused_moments_is_resumed(member: Make, tmp_path: Path) -> None:
-    one = built(member, "gradient_descent", 0, training__steps=8, evaluation__every=4)
-    checkpoints, names = Checkpoints(folder=tmp_path, every_steps=6), [(one.config_id, 0)]
-    expected = train([one], Ignore(), checkpoints=checkpoints)
+    config = built(member, "gradient_descent", 0, training__steps=8, evaluation__every=4)
+    checkpoints, names = Checkpoints(folder=tmp_path, every_steps=6), [(config.config_id, 0)]
+    expected = train([config], Ignore(), checkpoints=checkpoints)
     stored, _ = Checkpoints(folder=tmp_path).load(names)
     assert stored is not None
     arrays = {**stored.arrays, **{name: np.zeros_like(stored.arrays["theta"]) for name in ("m", "v")}}
     for path in tmp_path.glob("*.ckpt"):
         path.unlink()
     Checkpoints(folder=tmp_path).save(replace(stored, arrays=arrays), names)
-    assert train([one], Ignore(), checkpoints=Checkpoints(folder=tmp_path)) == expected
+    assert train([config], Ignore(), checkpoints=Checkpoints(folder=tmp_path)) == expected
 
 
 class Ignore:
@@ -192,9 +192,9 @@ def test_the_gradient_is_taken_again_at_other_weights(member: Make) -> None:
 
 def test_noise_is_keyed_by_seed_and_step(member: Make) -> None:
     pack = Pack([member(seed, training__optimizer={"name": "noisy", "noise": 5.0}) for seed in (3, 4, 3)], CPU)
-    one, two = stepped(pack, 1), stepped(pack, 2)
-    assert torch.equal(two.theta[0], two.theta[2]) and not torch.equal(two.theta[0], two.theta[1])
-    assert torch.equal(two.optimizer["before"], one.theta), "a state that aliases the weights"
+    first, second = stepped(pack, 1), stepped(pack, 2)
+    assert torch.equal(second.theta[0], second.theta[2]) and not torch.equal(second.theta[0], second.theta[1])
+    assert torch.equal(second.optimizer["before"], first.theta), "a state that aliases the weights"
 
 
 def test_estimates_know_the_size_of_the_state(member: Make) -> None:
@@ -237,12 +237,12 @@ class Lost(AdamW):
 
 
 @pytest.mark.parametrize(
-    ("cls", "said"), [(Mixing, "other members"), (Flat, "shape (1, "), (Taken, "theta"), (Lost, "m, v")]
+    ("cls", "message"), [(Mixing, "other members"), (Flat, "shape (1, "), (Taken, "theta"), (Lost, "m, v")]
 )
-def test_a_faulty_optimizer_is_found_before_a_run(registered: Any, cls: type[Optimizer], said: str) -> None:
+def test_a_faulty_optimizer_is_found_before_a_run(registered: Any, cls: type[Optimizer], message: str) -> None:
     registered("optimizer", "faulty", cls)
     (problem,) = check_class("optimizer", "faulty")
-    assert said in problem
+    assert message in problem
 
 
 @pytest.mark.parametrize("name", sorted(registry.list_names("optimizer")))

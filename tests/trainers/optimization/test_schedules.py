@@ -41,7 +41,7 @@ def test_a_share_of_the_steps_is_so_many_steps(schedule) -> None:
 
 def test_a_decay_of_its_own_length_may_end_after_the_last_step_or_before() -> None:
     """Learning rates from 3e-4 to 3e-5, as those of Abbe et al. (arXiv:2406.06467)."""
-    rates = [3e-4 * one for one in factors(Cosine(final=0.1, decay_steps=5000), 2250)]
+    rates = [3e-4 * factor for factor in factors(Cosine(final=0.1, decay_steps=5000), 2250)]
     assert rates[-1] == pytest.approx(1.86e-4, abs=5e-7) and rates[0] == pytest.approx(3e-4, rel=1e-6)
     assert 3e-4 * factors(Cosine(final=0.1, decay_steps=3000), 2000)[-1] == pytest.approx(9.75e-5, rel=1e-9)
     for kind in (Cosine, Linear):

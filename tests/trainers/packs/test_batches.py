@@ -82,9 +82,9 @@ class Broken(Last):
 
 
 def same(some: Sequence[Batch], others: Sequence[Batch]) -> None:
-    assert [type(one) for one in some] == [type(one) for one in others]
-    for one, other in zip(some, others, strict=True):
-        for name, value in vars(one).items():
+    assert [type(batch) for batch in some] == [type(batch) for batch in others]
+    for batch, other in zip(some, others, strict=True):
+        for name, value in vars(batch).items():
             theirs = vars(other)[name]
             if isinstance(value, Tensor):
                 assert value.dtype == theirs.dtype and torch.equal(value, theirs), name
@@ -161,9 +161,9 @@ def test_training_is_the_same_however_far_ahead(member, recorder, monkeypatch, t
     for most in (1, 4, 64):
         monkeypatch.setattr(step_batches, "MAX_STEPS", most)
         train(members, recorder)
-    one, *others = (recorder.evaluations[i : i + 3] for i in (0, 3, 6))
+    first, *others = (recorder.evaluations[i : i + 3] for i in (0, 3, 6))
     for other in others:
-        for mine, theirs in zip(one, other, strict=True):
+        for mine, theirs in zip(first, other, strict=True):
             assert mine.values_MAKL.tobytes() == theirs.values_MAKL.tobytes()
             assert mine.loss_M.tobytes() == theirs.loss_M.tobytes()
 
