@@ -52,13 +52,13 @@ def stepped(pack: Pack, steps: int = 8) -> TrainingState:
     return state
 
 
-def everything(pack: Pack, state: TrainingState, place: int) -> torch.Tensor:
+def everything(pack: Pack, state: TrainingState, index: int) -> torch.Tensor:
     """Weights, moments, averages, loss and curves of one member."""
     averages = [buffer for buffers in state.averages for buffer in buffers]
     optimizer = [buffer.flatten(1) for buffer in state.optimizer.values()]
-    own = [state.theta, *optimizer, *averages, state.loss_sum[:, None], state.failed_at[:, None]]
-    curves = torch.from_numpy(evaluate(pack, state)[1][place])
-    return torch.cat([*(tensor[place].double() for tensor in own), curves.double().flatten().nan_to_num()])
+    buffers = [state.theta, *optimizer, *averages, state.loss_sum[:, None], state.failed_at[:, None]]
+    curves = torch.from_numpy(evaluate(pack, state)[1][index])
+    return torch.cat([*(tensor[index].double() for tensor in buffers), curves.double().flatten().nan_to_num()])
 
 
 def check_alone(
@@ -67,12 +67,12 @@ def check_alone(
     steps: int = 8,
 ) -> tuple[Pack, TrainingState]:
     """Seed 7 has the same bits in packs of these seeds; return the last of them and its state."""
-    found = []
+    values = []
     for seeds in packs:
         pack = pack_of(seeds)
         state = stepped(pack, steps)
-        found.append(everything(pack, state, seeds.index(7)))
-    assert all(torch.equal(found[0], other) for other in found[1:]) and torch.isfinite(found[0]).all()
+        values.append(everything(pack, state, seeds.index(7)))
+    assert all(torch.equal(values[0], other) for other in values[1:]) and torch.isfinite(values[0]).all()
     return pack, state
 
 
@@ -84,8 +84,8 @@ def train_recorded(members: Sequence[MemberConfig], **more: Any) -> tuple[list[E
 
 def same(some: Sequence[Evaluation], others: Sequence[Evaluation]) -> None:
     """The same evaluations but for how long they took."""
-    one, other = ([replace(each, seconds=0.0).to_bytes() for each in given] for given in (some, others))
-    assert one == other
+    first, second = ([replace(each, seconds=0.0).to_bytes() for each in given] for given in (some, others))
+    assert first == second
 
 
 class KilledError(Exception):
@@ -146,5 +146,5 @@ def check_one_program(pack: Pack) -> None:
     batches = sample_batches(pack, torch.tensor(1), 4)
     torch.compile(train_step, fullgraph=True, backend="eager")(pack, states[0], batches)
     train_step(pack, states[1], batches)
-    one, other = ([state.theta, *state.optimizer.values(), state.loss_sum] for state in states)
-    torch.testing.assert_close(one, other)
+    first, second = ([state.theta, *state.optimizer.values(), state.loss_sum] for state in states)
+    torch.testing.assert_close(first, second)

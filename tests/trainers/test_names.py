@@ -32,7 +32,7 @@ def named(path: Path) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and node.module in HOMES:
             yield f"line {node.lineno} imports from {node.module}"
         elif isinstance(node, ast.Import):
-            yield from (f"line {node.lineno} imports {one.name}" for one in node.names if one.name in HOMES)
+            yield from (f"line {node.lineno} imports {name.name}" for name in node.names if name.name in HOMES)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in NAMES:
             yield f"line {node.lineno} says {node.value!r}"
 
@@ -41,5 +41,5 @@ def named(path: Path) -> Iterator[str]:
 def test_a_module_names_no_task_model_or_encoding(path: Path) -> None:
     default = "nope" if path.name == "transformer.py" else None  # the default of the field `position`
     base = "trainers.models.vmapped" if path == ROOT / "trainers" / "__init__.py" else None  # own models build on it
-    allowed = [one for one in (default and repr(default), base) if one]
-    assert [said for said in named(path) if not any(said.endswith(one) for one in allowed)] == []
+    allowed = [name for name in (default and repr(default), base) if name]
+    assert [mention for mention in named(path) if not any(mention.endswith(name) for name in allowed)] == []

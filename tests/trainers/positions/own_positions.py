@@ -21,10 +21,10 @@ class Everything(ThresholdRelative, Fox, Shaw):
         return (*Fox.layer_parameters(self, name, sizes), *Shaw.layer_parameters(self, name, sizes))  # of one gate
 
     def score(self, context: Context) -> Scores:
-        found = ThresholdRelative.score(self, context)
-        logits = found.logits
+        scores = ThresholdRelative.score(self, context)
+        logits = scores.logits
         for other in (Fox, Shaw):
             bias = other.score(self, context).bias
             assert logits is not None and bias is not None
             logits = logits + bias
-        return replace(found, logits=logits)
+        return replace(scores, logits=logits)

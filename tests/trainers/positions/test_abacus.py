@@ -29,12 +29,12 @@ def test_places_count_along_each_run(causal: bool) -> None:
     draw = random.Random(3)
     rows = [[draw.choice([0, 5, 9, PAD, PLUS]) for _ in range(12)] for _ in range(40)]
     got = Abacus().find_places(torch.tensor(rows).reshape(2, 20, 12), causal).reshape(40, 12).tolist()
-    for row, found in zip(rows, got, strict=True):
+    for row, runs in zip(rows, got, strict=True):
         for t, token in enumerate(row):
             run = 0
             while token < 10 and 0 <= t < 12 and row[t] < 10:
                 run, t = run + 1, t - 1 if causal else t + 1
-            assert found.pop(0) == run
+            assert runs.pop(0) == run
 
 
 def test_each_token_gets_the_vector_of_its_place() -> None:

@@ -43,8 +43,8 @@ def drawn(position, seed: int = 0, longest: int = T) -> dict[str, torch.Tensor]:
 def bias(position, weights, causal: bool, length: int = T) -> torch.Tensor:
     """(M, H, T, T): these do not depend on queries, rows or tokens."""
     q = torch.full((M, B, H, length, K), torch.nan, dtype=torch.float64)
-    found = bias_of(position, q, weights, causal)
-    return found.expand(M, B, H, length, length)[:, 0]
+    bias = bias_of(position, q, weights, causal)
+    return bias.expand(M, B, H, length, length)[:, 0]
 
 
 def t5_bucket(key_minus_query: int, causal: bool, buckets: int, most: int) -> int:
@@ -166,16 +166,16 @@ def test_fire_is_its_formula(causal: bool, threshold: float) -> None:
     }
     got = bias(position, weights, causal)
     for m in range(M):
-        own = {name.removeprefix("block0.fire_"): value[m].tolist() for name, value in weights.items()}
-        c, limit = own["c"][0], abs(own["factor"][0] * threshold)
+        parameters = {name.removeprefix("block0.fire_"): value[m].tolist() for name, value in weights.items()}
+        c, limit = parameters["c"][0], abs(parameters["factor"][0] * threshold)
         for i in range(T):
             for j in range(i + 1 if causal else T):
                 top = math.log(abs(c * (i - j)) + 1)
                 x = top / (math.log(abs(c * max(i, j, limit)) + 1) + 1e-6)
                 assert 0 <= x < 1
-                hidden = [max(w * x + b, 0.0) for w, b in zip(own["in"][0], own["in_bias"], strict=True)]
+                hidden = [max(w * x + b, 0.0) for w, b in zip(parameters["in"][0], parameters["in_bias"], strict=True)]
                 for h in range(H):
-                    out = sum(hidden[n] * own["out"][n][h] for n in range(5)) + own["out_bias"][h]
+                    out = sum(hidden[n] * parameters["out"][n][h] for n in range(5)) + parameters["out_bias"][h]
                     assert float(got[m, h, i, j]) == pytest.approx(out)
 
 
@@ -233,8 +233,8 @@ def test_the_fused_kernel_is_used_where_nothing_is_added(monkeypatch, name: str)
 
 def test_which_tables_the_layers_share() -> None:
     task = PaddedAddition(width=3, train_digits=2)
-    for name, own in ("t5", 0), ("kerple", 0), ("fire", 6), ("rpe", 1), ("significance", 1):
+    for name, count in ("t5", 0), ("kerple", 0), ("fire", 6), ("rpe", 1), ("significance", 1):
         model = Decoder(layers=2, width=8, heads=2, position=name)
         plain = {p.name for p in Decoder(layers=2, width=8, heads=2).parameters(task)}
         added = [p.name for p in model.parameters(task) if p.name not in plain]
-        assert sum(name.startswith("block1.") for name in added) == own and len(added) > 2 * own - 1
+        assert sum(name.startswith("block1.") for name in added) == count and len(added) > 2 * count - 1

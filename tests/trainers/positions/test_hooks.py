@@ -31,15 +31,15 @@ def test_a_bias_beside_logits_is_refused() -> None:
 
 
 def test_every_layer_place_and_chunk_has_a_random_site_of_its_own() -> None:
-    one = layer_of(torch.zeros(1, 1, 1, 1, E), {})
+    layer = layer_of(torch.zeros(1, 1, 1, 1, E), {})
     sites = [
-        replace(one, layer=number, chunk=chunk).site(place)
-        for number, chunk, place in product((0, 1, 331), (0, 1, 127), (0, 15))
+        replace(layer, layer=number, chunk=chunk).site(draw)
+        for number, chunk, draw in product((0, 1, 331), (0, 1, 127), (0, 15))
     ]
     of_models = [0, 1000, 1001, *range(1, 997)]
     assert len({*sites, *of_models}) == len(sites) + len(of_models) and max(sites) < 2**20
     with pytest.raises(ValueError, match=r"draw 16 of block0; allowed: 0\.\.15"):
-        one.site(16)
+        layer.site(16)
 
 
 def test_biases_are_optional() -> None:

@@ -103,8 +103,8 @@ def test_logits_are_the_equations(causal: bool, scaled: bool) -> None:
         for i in range(T):
             gates = [1 / (1 + math.exp(-float(q[m, b, h, i] @ k[m, b, h, j]) / math.sqrt(E))) for j in range(T)]
             for j in range(i + 1 if causal else T):
-                place = min(sum(gates[j : i + 1]) if j <= i else sum(gates[i + 1 : j + 1]) + gates[j], 2.0)
-                low, part = int(place), place - int(place)
+                distance = min(sum(gates[j : i + 1]) if j <= i else sum(gates[i + 1 : j + 1]) + gates[j], 2.0)
+                low, part = int(distance), distance - int(distance)
                 vector = (1 - part) * table[m, low] + part * table[m, min(low + 1, 2)]
                 term = float(q[m, b, h, i] @ vector) / (math.sqrt(E) if scaled else 1.0)
                 expected = float(q[m, b, h, i] @ k[m, b, h, j]) / math.sqrt(E) + term
@@ -126,8 +126,8 @@ GROUPS = [0, 1, 2, 1, 0, 2]
 
 
 def fox_bias(weights: dict[str, torch.Tensor], x: torch.Tensor, causal: bool, **more) -> torch.Tensor:
-    found = layer_of(torch.zeros(M, B, H, T, E, dtype=torch.float64), weights, causal, x=x, **more)
-    return Fox().score(replace(found, state=Fox().key_state(found))).bias
+    context = layer_of(torch.zeros(M, B, H, T, E, dtype=torch.float64), weights, causal, x=x, **more)
+    return Fox().score(replace(context, state=Fox().key_state(context))).bias
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS])
@@ -170,8 +170,8 @@ def test_keys_and_values_depend_on_the_clipped_difference(causal: bool, ids) -> 
                 q, k, v = heads_of(weights, x, m, b, h)
                 for i in range(T):
                     rows = {j: max(-2, min(2, at[i] - at[j])) + 2 for j in range(i + 1 if causal else T)}
-                    found = [q[i] @ (k[j] + keys_of[m, row]) / math.sqrt(E) for j, row in rows.items()]
-                    for j, weight in enumerate(torch.softmax(torch.stack(found), dim=0)):
+                    scores = [q[i] @ (k[j] + keys_of[m, row]) / math.sqrt(E) for j, row in rows.items()]
+                    for j, weight in enumerate(torch.softmax(torch.stack(scores), dim=0)):
                         mixed[m, b, h, i] += weight * (v[j] + values_of[m, rows[j]])
     given = None if ids is None else torch.tensor(ids).expand(M, B, T)
     got = attended(position, weights, x, causal, ids=given)

@@ -50,8 +50,8 @@ def test_a_member_that_diverges_fails_alone(member, name: str) -> None:
     model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "position": POSITIONS[name]}
     sane, wild = (member(3, model=model, training__learning_rate=rate, training__steps=15) for rate in (1e-3, 1e10))
     recorder = Recorder()
-    assert [one.status for one in train([sane, wild], recorder)] == ["complete", "failed"]
+    assert [result.status for result in train([sane, wild], recorder)] == ["complete", "failed"]
     alone = Recorder()
     train([sane], alone)
-    last, own = recorder.evaluations[-1].values_MAKL, alone.evaluations[-1].values_MAKL
-    assert (last[0] == own[0]).all()
+    last, expected = recorder.evaluations[-1].values_MAKL, alone.evaluations[-1].values_MAKL
+    assert (last[0] == expected[0]).all()

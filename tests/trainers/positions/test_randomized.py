@@ -37,12 +37,12 @@ def test_random_positions_out_of_just_enough_are_the_base(base, causal: bool) ->
 @pytest.mark.parametrize("draw", ["batch", "row"])
 def test_positions_are_distinct_ascending_and_all_of_them(draw: str) -> None:
     position = Randomized(longest=40, draw=draw)
-    found = torch.stack([position.assign_ids(None, (2, 50, T), noise(0, 1, step=step)) for step in range(60)])
-    assert (found.diff(dim=-1) > 0).all() and set(found.flatten().tolist()) == set(range(40))
-    draws = {tuple(row) for row in found.flatten(0, 2).tolist()}
+    ids = torch.stack([position.assign_ids(None, (2, 50, T), noise(0, 1, step=step)) for step in range(60)])
+    assert (ids.diff(dim=-1) > 0).all() and set(ids.flatten().tolist()) == set(range(40))
+    draws = {tuple(row) for row in ids.flatten(0, 2).tolist()}
     assert len(draws) > 110 if draw == "batch" else len(draws) > 5500
-    assert (found[:, :, :1] == found).all() == (draw == "batch")
-    assert (found[:, 0] != found[:, 1]).any(dim=-1).all()  # another draw for every seed
+    assert (ids[:, :, :1] == ids).all() == (draw == "batch")
+    assert (ids[:, 0] != ids[:, 1]).any(dim=-1).all()  # another draw for every seed
 
 
 @pytest.mark.parametrize("draw", ["batch", "row"])
@@ -77,7 +77,7 @@ def test_what_cannot_be_is_refused(sections) -> None:
 
 
 def test_what_random_positions_break_is_refused_and_trains_on_where_it_was_recorded(sections) -> None:
-    for base, said in (
+    for base, message in (
         ({"name": "upe", "uniform": 2}, r"^model\.position\.base: upe finds the multiplier by its positions"),
         (
             {"name": "randomized", "base": "learned"},
@@ -89,6 +89,6 @@ def test_what_random_positions_break_is_refused_and_trains_on_where_it_was_recor
             model={"name": "decoder", "layers": 1, "width": 8, "heads": 2},
         )
         plain["model"]["position"] = {"name": "randomized", "base": base}
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             MemberConfig.from_dict(plain)
         assert MemberConfig.from_dict(plain, recorded=True).model.position.base.name == base["name"]

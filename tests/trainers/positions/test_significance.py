@@ -130,9 +130,9 @@ def shapes_of(**model) -> dict[str, tuple[int, ...]]:
 
 
 def test_the_size_of_the_paper() -> None:
-    found = shapes_of(layers=1, width=768, heads=16, head_width=96, position="significance")
-    assert found["block0.qkv"] == (768, 3 * 1536) and found["block0.output"] == (1536, 768)
-    assert found["block0.pairs"] == (2 * TASK.positions - 1, 96) and found["positions"] == (TASK.positions, 768)
+    shapes = shapes_of(layers=1, width=768, heads=16, head_width=96, position="significance")
+    assert shapes["block0.qkv"] == (768, 3 * 1536) and shapes["block0.output"] == (1536, 768)
+    assert shapes["block0.pairs"] == (2 * TASK.positions - 1, 96) and shapes["positions"] == (TASK.positions, 768)
 
 
 def test_without_the_output_of_its_added_heads_it_is_a_model_with_absolute_positions() -> None:
@@ -140,21 +140,21 @@ def test_without_the_output_of_its_added_heads_it_is_a_model_with_absolute_posit
     alone = Encoder(layers=2, width=8, heads=2, head_width=3, position="learned", dropout=0.0)
     layout = ParameterLayout(both.parameters(TASK))
     views = layout.views(torch.randn(1, layout.size, generator=torch.Generator().manual_seed(2), dtype=torch.float64))
-    own = {}
+    alone_views = {}
     for name, value in views.items():
         value = value.clone()
         if name.endswith("output"):
             value[:, 6:] = 0.0
-        views[name] = own[name] = value
+        views[name] = alone_views[name] = value
         if name.endswith("output"):
-            own[name] = value[:, :6]
+            alone_views[name] = value[:, :6]
         if "qkv" in name:
             parts = value.chunk(3, dim=-1)
-            own[name] = torch.cat([part[..., :6] for part in parts], dim=-1)
+            alone_views[name] = torch.cat([part[..., :6] for part in parts], dim=-1)
     tokens = torch.tensor([[SEQUENCES[0][0] + [TEXT] * 6]])
     batch = Batch(tokens, tokens)
     torch.testing.assert_close(
-        both.logits(views, batch, None, "plain"), alone.logits(own, batch, None, "plain"), rtol=1e-9, atol=1e-9
+        both.logits(views, batch, None, "plain"), alone.logits(alone_views, batch, None, "plain"), rtol=1e-9, atol=1e-9
     )
 
 

@@ -57,8 +57,8 @@ def by_loops(position: ThresholdRelative, weights: dict[str, Tensor], x: Tensor,
 def test_a_layer_is_its_equations(switches, causal: bool) -> None:
     position = ThresholdRelative(**switches)
     weights, x = layer(position, causal)
-    found, expected = attended(position, weights, x, causal), by_loops(position, weights, x, causal)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    output, expected = attended(position, weights, x, causal), by_loops(position, weights, x, causal)
+    torch.testing.assert_close(output, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_a_worked_example() -> None:
@@ -74,12 +74,12 @@ def test_a_worked_example() -> None:
     scores = ThresholdRelative(gate="head").score(context)
     assert scores.keep.flatten().tolist() == [True, False, True, True]
     torch.testing.assert_close(scores.logits.flatten()[[0, 2, 3]], torch.tensor([-0.7, 1.2, -0.1]).double())
-    found = compute_attention_weights(context, scores).flatten().tolist()
-    assert found == pytest.approx([0.1052, 0.0, 0.7032, 0.1916], abs=5e-5) and found[1] == 0.0
+    attention = compute_attention_weights(context, scores).flatten().tolist()
+    assert attention == pytest.approx([0.1052, 0.0, 0.7032, 0.1916], abs=5e-5) and attention[1] == 0.0
     zero = replace(context, k=k.masked_fill(k == 0.3, 0.0))  # a score of zero is not positive
     whole = replace(zero, q=q.expand(-1, -1, -1, 4, -1), first=0, count=4)
-    for one in (zero, whole):
-        assert ThresholdRelative(gate="head").score(one).keep[0, 0, 0, -1].tolist() == [True, False, True, False]
+    for given in (zero, whole):
+        assert ThresholdRelative(gate="head").score(given).keep[0, 0, 0, -1].tolist() == [True, False, True, False]
 
 
 def with_dead_rows() -> tuple[dict[str, Tensor], Tensor]:
@@ -118,8 +118,8 @@ def test_the_distance_gives_a_gradient_to_the_gate_and_none_to_the_scores() -> N
     leaves = {name: value.detach().requires_grad_() for name, value in weights.items()}
     qkv = torch.randn(3, M, B, H, T, E, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     qkv.requires_grad_()
-    found = layer_of(qkv[0], leaves, True, k=qkv[1], v=qkv[2], x=x)
-    (ThresholdRelative().score(found).logits - found.exact_products()).sum().backward()
+    context = layer_of(qkv[0], leaves, True, k=qkv[1], v=qkv[2], x=x)
+    (ThresholdRelative().score(context).logits - context.exact_products()).sum().backward()
     assert leaves["block0.gate"].grad.abs().sum() > 0 and leaves["block0.gate_bias"].grad.abs().sum() > 0
     assert not qkv.grad.abs().max() > 1e-12
 
@@ -144,9 +144,9 @@ def test_dropout_acts_on_logits_or_on_weights(where: str) -> None:
     weights, x = with_dead_rows()
     seen: list[Tensor] = []
 
-    def drop(found: Tensor, chunk: int) -> Tensor:
-        seen.append(found)
-        return torch.zeros_like(found)
+    def drop(tensor: Tensor, chunk: int) -> Tensor:
+        seen.append(tensor)
+        return torch.zeros_like(tensor)
 
     given = pass_of(torch.zeros(M, B, T, dtype=torch.int64), weights, True)
     out = apply_attention(x, given, name="block0", layer=0, heads=H, position=position, drop=drop)
@@ -184,20 +184,20 @@ def test_what_is_kept_for_the_gradient_is_what_the_mathematics_needs() -> None:
 
 def test_what_it_records_of_a_small_layer() -> None:
     weights, x = with_dead_rows()
-    found: dict[str, Tensor] = {}
-    attended(ThresholdRelative(), weights, x, recorder=found.__setitem__)
+    recorded: dict[str, Tensor] = {}
+    attended(ThresholdRelative(), weights, x, recorder=recorded.__setitem__)
     expected = {"surviving_keys": [0, 1 / 2, 1 / 3, 2 / 4, 3 / 5, 4 / 6], "dead_rows": [1, 0, 0, 0, 0, 0]}
     expected["contextual_distance"] = [0, 1, 1, 2, 3, 4]
     for name, row in expected.items():
-        torch.testing.assert_close(found[name], torch.tensor(row).double().expand(M, B, H, T), atol=1e-7, rtol=0)
-    assert found["gate"].shape == (M, B, H, T) and (found["gate"] > 0).all()
+        torch.testing.assert_close(recorded[name], torch.tensor(row).double().expand(M, B, H, T), atol=1e-7, rtol=0)
+    assert recorded["gate"].shape == (M, B, H, T) and (recorded["gate"] > 0).all()
     for switches, names in (
         ({"threshold": False}, {"gate", "contextual_distance"}),
         ({"gate": "off", "distance": "absolute"}, {"surviving_keys", "dead_rows"}),
     ):
-        found.clear()
-        attended(ThresholdRelative(**switches), weights, x, recorder=found.__setitem__)
-        assert found.keys() == names == ThresholdRelative(**switches).metrics.keys()
+        recorded.clear()
+        attended(ThresholdRelative(**switches), weights, x, recorder=recorded.__setitem__)
+        assert recorded.keys() == names == ThresholdRelative(**switches).metrics.keys()
 
 
 def test_one_head_is_alone_what_it_is_in_a_pack(member) -> None:

@@ -109,7 +109,9 @@ def test_draws_are_fused_on_a_gpu_once_that_is_asked_for(monkeypatch):
 @pytest.mark.parametrize("wanted", [True, False])
 def test_long_trainings_ask_for_it(member, recorder, monkeypatch, wanted):
     asked, module = [], sys.modules["trainers.training.loop"]
-    monkeypatch.setattr(module, "should_fuse_draws", lambda one, device: (one.seed, device) == (4, "cpu") and wanted)
+    monkeypatch.setattr(
+        module, "should_fuse_draws", lambda stream, device: (stream.seed, device) == (4, "cpu") and wanted
+    )
     monkeypatch.setattr(module, "enable_fused_draws", lambda: asked.append(True))
     train([member(4)], recorder)
     assert asked == [True] * wanted

@@ -77,8 +77,10 @@ def draw(answers: Connection, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     stream = Stream(torch.tensor([3, 2**40]), "data", torch.tensor(5))
-    found = [stream.bits(1, (7,)), stream.permutations(2, 3, 9, 4), stream.permutations(3, 2, 30, 20)]
-    answers.send({"found": [one.tolist() for one in found], "c": library.is_available(), "said": pop_warning()})
+    draws = [stream.bits(1, (7,)), stream.permutations(2, 3, 9, 4), stream.permutations(3, 2, 30, 20)]
+    answers.send(
+        {"numbers": [numbers.tolist() for numbers in draws], "c": library.is_available(), "warning": pop_warning()}
+    )
 
 
 @pytest.fixture
@@ -105,9 +107,9 @@ def test_without_a_compiler_the_torch_code_draws_the_same_and_says_what_is_lost(
     with_c = drawn(tmp_path)
     for command, why in [("/bin/false", "cannot compile draws.c"), ("no-such-compiler", "no C compiler was found")]:
         without = drawn(tmp_path / "other", CC=command)
-        assert without["found"] == with_c["found"] and not without["c"]
-        assert why in without["said"] and "ten times slower" in without["said"]
-    assert with_c["c"] and with_c["said"] is None
+        assert without["numbers"] == with_c["numbers"] and not without["c"]
+        assert why in without["warning"] and "ten times slower" in without["warning"]
+    assert with_c["c"] and with_c["warning"] is None
 
 
 def test_a_run_says_once_that_there_is_no_library(member, recorder, monkeypatch) -> None:
@@ -119,7 +121,7 @@ def test_a_run_says_once_that_there_is_no_library(member, recorder, monkeypatch)
 
 def test_processes_that_make_it_at_once_leave_one_whole_library(tmp_path, begun) -> None:
     started = [begun(tmp_path) for _ in range(3)]
-    assert all(one.recv()["c"] for one in started)
+    assert all(connection.recv()["c"] for connection in started)
     assert [path.suffix for path in (tmp_path / "lengthwise" / "native").iterdir()] == [".so"]
 
 
@@ -155,13 +157,13 @@ def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path, 
     wrong = tmp_path / "draws.c"
     wrong.write_text(source.replace("turn < 10", "turn < 9"))
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(kept), str(wrong)], check=True)
-    found = drawn(tmp_path)
-    assert not found["c"] and "computes wrong numbers" in found["said"]
+    answer = drawn(tmp_path)
+    assert not answer["c"] and "computes wrong numbers" in answer["warning"]
     wrong.write_text(source.replace("lengthwise_order", "lengthwise_odor"))
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(kept), str(wrong)], check=True)
     lacking = drawn(tmp_path)
-    assert not lacking["c"] and "has no function lengthwise_order" in lacking["said"]
-    assert lacking["found"] == found["found"]
+    assert not lacking["c"] and "has no function lengthwise_order" in lacking["warning"]
+    assert lacking["numbers"] == answer["numbers"]
 
 
 @pytest.mark.parametrize("in_c", [True, False])
@@ -171,8 +173,8 @@ def test_more_entries_than_there_are_is_all_of_them(monkeypatch, in_c: bool) -> 
         monkeypatch.setattr(library, "is_available", lambda: False)
     stream = Stream(torch.tensor([1, 2]), "data", torch.tensor(4))
     for n, take in ((3, 5), (3, 3), (20, 30)):
-        found = stream.permutations(0, 6, n, take)
-        assert found.sort(dim=-1).values.eq(torch.arange(n)).all() and found.shape == (2, 6, n)
+        permutations = stream.permutations(0, 6, n, take)
+        assert permutations.sort(dim=-1).values.eq(torch.arange(n)).all() and permutations.shape == (2, 6, n)
     words = torch.empty(2, 6, 3, dtype=torch.int64, device="meta")
     assert draws.argsort_smallest(words, 5).shape == (2, 6, 3)
     full = torch.full((1, 12, 1), 2**32 - 1)

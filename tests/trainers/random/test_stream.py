@@ -110,8 +110,8 @@ def test_permutations_are_distinct_and_uniform(n: int, take: int) -> None:
     assert rows.shape == (2, 6000, take)
     assert all(len(set(row)) == take for row in rows.reshape(-1, take)[:500].tolist())
     assert rows.min() >= 0 and rows.max() < n
-    for place in range(min(take, 4)):
-        assert scipy.stats.chisquare(np.bincount(rows[0, :, place].numpy(), minlength=n)).pvalue > 1e-4
+    for column in range(min(take, 4)):
+        assert scipy.stats.chisquare(np.bincount(rows[0, :, column].numpy(), minlength=n)).pvalue > 1e-4
     if n == 4:
         orders = np.unique(rows[0].numpy(), axis=0, return_counts=True)[1]
         assert len(orders) == 24 and scipy.stats.chisquare(orders).pvalue > 1e-4
@@ -145,10 +145,10 @@ def test_compiled_numbers_are_the_eager_ones() -> None:
     seeds = torch.tensor([0, 1, 2**40 + 5, 2**63 - 1])
     blocks = torch.arange(0, 2**32, 2**32 // 97)[None, :]
     compiled = compile_program(words_of, "cpu")
-    for one, other in zip(
+    for words, expected in zip(
         compiled(seeds, torch.tensor(77), blocks), words_of(seeds, torch.tensor(77), blocks), strict=True
     ):
-        assert torch.equal(one, other)
+        assert torch.equal(words, expected)
 
 
 def test_rows_of_many_chunks_and_parts_of_a_step_have_random_numbers_of_their_own() -> None:

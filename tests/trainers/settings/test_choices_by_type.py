@@ -77,7 +77,7 @@ REFUSED: list[tuple[str, Any, str, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("key", "value", "allowed", "nearest"), REFUSED, ids=[f"{one[0]}-{one[1]}" for one in REFUSED])
+@pytest.mark.parametrize(("key", "value", "allowed", "nearest"), REFUSED, ids=[f"{row[0]}-{row[1]}" for row in REFUSED])
 def test_other_values_are_refused_with_the_choices(key, value, allowed, nearest) -> None:
     with pytest.raises(ConfigError) as caught:
         Chosen.from_mapping({key: value})

@@ -46,10 +46,10 @@ class Half(Task):
 def refused(name: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         MemberConfig.from_dict({"task": {"name": name}, "model": {"name": "attention_only"}})
-    found = [problem for problem in caught.value.problems if problem.key.startswith("task")]
-    assert {problem.key for problem in found} == {"task.name"}
-    assert all(f"task {name!r} of " in problem.message for problem in found)
-    return [problem.message.split(": ", 1)[1] for problem in found]
+    problems = [problem for problem in caught.value.problems if problem.key.startswith("task")]
+    assert {problem.key for problem in problems} == {"task.name"}
+    assert all(f"task {name!r} of " in problem.message for problem in problems)
+    return [problem.message.split(": ", 1)[1] for problem in problems]
 
 
 def test_a_hook_under_its_name_until_2_0_0_is_still_called(own_code_forgotten) -> None:
@@ -92,14 +92,14 @@ def test_methods_of_a_base_class_have_their_names_until_2_0_0_too() -> None:
 
 def test_every_absent_or_mistaken_member_is_named(registered) -> None:
     registered("task", "half", Half)
-    said = refused("half")
-    assert "Half.lengths is a method; write @property above it" in said
-    assert "Half.loss is not a method" in said
-    assert "Half.score_rows takes (logits, batch), but is called with (logits_MBTV, batch, lengths)" in said
-    assert "Half has no trained_lengths" in said
-    assert "Half has no method draw_rows; allowed: draw_rows, or both sample and evaluation_batches" in said
+    messages = refused("half")
+    assert "Half.lengths is a method; write @property above it" in messages
+    assert "Half.loss is not a method" in messages
+    assert "Half.score_rows takes (logits, batch), but is called with (logits_MBTV, batch, lengths)" in messages
+    assert "Half has no trained_lengths" in messages
+    assert "Half has no method draw_rows; allowed: draw_rows, or both sample and evaluation_batches" in messages
     assert not any(
-        re.search(rf"\b{name}\b", text) for text in said for name in ("inputs", "outputs", "causal", "compiles")
+        re.search(rf"\b{name}\b", text) for text in messages for name in ("inputs", "outputs", "causal", "compiles")
     )
 
 
@@ -111,8 +111,8 @@ def test_a_position_that_takes_other_arguments_is_refused_with_the_method() -> N
             return None
 
     assert any(
-        said.startswith("Old.score takes (q, tokens, weights, name, causal), but is called with (")
-        for said in find_class_problems("position", Old)
+        problem.startswith("Old.score takes (q, tokens, weights, name, causal), but is called with (")
+        for problem in find_class_problems("position", Old)
     )
 
 
@@ -137,7 +137,7 @@ def test_a_member_hyperparameter_that_nothing_hands_on_is_refused(kind: str) -> 
 
         power: float = setting(1.0, member=True)
 
-    assert any("Own.power is declared with member=True" in said for said in find_class_problems(kind, Own))
+    assert any("Own.power is declared with member=True" in problem for problem in find_class_problems(kind, Own))
 
 
 def test_a_member_hyperparameter_of_an_average_is_a_number() -> None:
@@ -149,7 +149,7 @@ def test_a_member_hyperparameter_of_an_average_is_a_number() -> None:
         pair: tuple[float, ...] = setting((1.0,), member=True)
         perhaps: float | None = setting(None, member=True)
 
-    assert [said.split()[0] for said in find_class_problems("average", Own)] == ["Own.pair", "Own.perhaps"]
+    assert [problem.split()[0] for problem in find_class_problems("average", Own)] == ["Own.pair", "Own.perhaps"]
 
 
 def test_a_rate_of_dropout_that_would_not_reach_the_model_is_refused() -> None:

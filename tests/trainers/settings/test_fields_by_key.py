@@ -34,10 +34,10 @@ SECTIONS: dict[str, Any] = {
 def changed(key: str, value: Any) -> dict[str, Any]:
     sections = copy.deepcopy(SECTIONS)
     *parents, last = key.split(".")
-    place = sections
+    section = sections
     for parent in parents:
-        place = place[parent]
-    place[last] = value
+        section = section[parent]
+    section[last] = value
     return sections
 
 
@@ -81,9 +81,9 @@ def built(sections: dict[str, Any]) -> list[Any]:
 def test_what_is_wrong_with_one_value_is_what_building_says(key: str, value: Any) -> None:
     sections = changed(key, value)
     assert not check_single_values(SECTIONS, MemberConfig) and not built(SECTIONS)
-    said, expected = check_single_values(sections, MemberConfig), built(sections)
-    assert said
-    assert set(map(str, said)) == set(map(str, expected))
+    problems, expected = check_single_values(sections, MemberConfig), built(sections)
+    assert problems
+    assert set(map(str, problems)) == set(map(str, expected))
 
 
 @pytest.mark.parametrize(("key", "value"), [("model.heads", 3), ("model.position.buckets", 6), ("task.width", 2)])

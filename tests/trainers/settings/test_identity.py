@@ -75,9 +75,9 @@ def test_a_field_that_is_added_with_a_default_changes_no_name(before, more, data
 @given(declared(), st.data())
 def test_another_value_is_another_name(fields, data) -> None:
     cls = made(fields)
-    one, other = cls(**values_of(data.draw, fields)), cls(**values_of(data.draw, fields))
-    same = json.dumps(one.to_dict()) == json.dumps(other.to_dict())
-    assert (compute_digest(make_identity(one)) == compute_digest(make_identity(other))) is same
+    first, second = cls(**values_of(data.draw, fields)), cls(**values_of(data.draw, fields))
+    same = json.dumps(first.to_dict()) == json.dumps(second.to_dict())
+    assert (compute_digest(make_identity(first)) == compute_digest(make_identity(second))) is same
 
 
 @checked(max_examples=100)
@@ -97,9 +97,9 @@ def test_member_hyperparameters_do_not_enter_the_structure_but_their_variants_do
             if options.get("member")
         ]
 
-    one, other = cls(**values), cls(**changed)
-    same = of_a_pack(one) == of_a_pack(other)
-    assert (compute_digest(make_structure(one)) == compute_digest(make_structure(other))) is same
+    first, second = cls(**values), cls(**changed)
+    same = of_a_pack(first) == of_a_pack(second)
+    assert (compute_digest(make_structure(first)) == compute_digest(make_structure(second))) is same
 
 
 @checked(max_examples=50)
@@ -116,8 +116,8 @@ def test_the_order_of_keys_does_not_matter(sections, random) -> None:
         training__schedule={"name": "cosine", "warmup": 3},
         training__averages={"raw": {}, "ema": {"decay": 0.9}, "slow": {"kind": "ema", "decay": 0.99}},
     )
-    one, other = MemberConfig.from_dict(plain), MemberConfig.from_dict(shuffled(plain))
-    assert one.config_id == other.config_id and one.structural_key == other.structural_key
+    first, second = MemberConfig.from_dict(plain), MemberConfig.from_dict(shuffled(plain))
+    assert first.config_id == second.config_id and first.structural_key == second.structural_key
 
 
 # Fields added to shipped classes --------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def put_in(monkeypatch: pytest.MonkeyPatch, cls: type[Settings]) -> None:
 def keys(plain: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """The names of these members."""
     members = [MemberConfig.from_dict(sections) for sections in plain]
-    return [(one.config_id, one.structural_key) for one in members]
+    return [(member.config_id, member.structural_key) for member in members]
 
 
 @pytest.mark.parametrize("cls", GROWN, ids=lambda cls: cls.__name__)
@@ -259,17 +259,21 @@ REVISED = [SetComplement, AttentionOnly, Decoder, Rope, Ema, Cosine, TrainingCon
 def test_a_revision_enters_both_names_and_is_recorded(monkeypatch, plain, cls) -> None:
     before = keys(plain)
     recorded = [MemberConfig.from_dict(sections).to_dict() for sections in plain]
-    assert [describe_revisions(one) for one in recorded] == [[], []]
+    assert [describe_revisions(member) for member in recorded] == [[], []]
     put_in(monkeypatch, revised(cls))
     changed = [pair for pair, old in zip(keys(plain), before, strict=True) if pair != old]
-    assert changed and all(one[i] not in [old[i] for old in before] for one in changed for i in (0, 1))
-    assert sum(bool(describe_revisions(one)) for one in recorded) == len(changed)
-    said = "".join(sentence for one in recorded for sentence in describe_revisions(one))
-    assert f"{cls.name or cls.__name__} was revision 1 and is revision 2 today" in said
+    assert changed and all(names[i] not in [old[i] for old in before] for names in changed for i in (0, 1))
+    assert sum(bool(describe_revisions(member)) for member in recorded) == len(changed)
+    sentences = "".join(sentence for member in recorded for sentence in describe_revisions(member))
+    assert f"{cls.name or cls.__name__} was revision 1 and is revision 2 today" in sentences
     today = [MemberConfig.from_dict(sections).to_dict() for sections in plain]
-    assert [describe_revisions(one) for one in today] == [[], []]
-    for one in today:
-        assert MemberConfig.from_dict(one).to_dict() == one == build_recorded_member(one, one["seed"]).to_dict()
+    assert [describe_revisions(member) for member in today] == [[], []]
+    for member in today:
+        assert (
+            MemberConfig.from_dict(member).to_dict()
+            == member
+            == build_recorded_member(member, member["seed"]).to_dict()
+        )
 
 
 def test_a_revised_base_revises_what_derives_from_it() -> None:
@@ -310,10 +314,10 @@ def test_a_field_newer_than_a_record_has_its_absent_value(monkeypatch, plain, cl
     recorded = [MemberConfig.from_dict(sections).to_dict() for sections in plain]
     before = keys(plain)
     put_in(monkeypatch, cls)
-    members = [build_recorded_member(one, 0) for one in recorded]
-    assert [(one.config_id, one.structural_key) for one in members] == before
+    members = [build_recorded_member(member, 0) for member in recorded]
+    assert [(member.config_id, member.structural_key) for member in members] == before
     absent = "'more': 0.25" if cls is WIDER else "'more': 1"
-    assert absent in str([one.to_dict() for one in members])
+    assert absent in str([member.to_dict() for member in members])
     assert keys(plain) != before, "the sweep file of then means something else today"
 
 
@@ -326,6 +330,6 @@ def test_a_record_is_read_back_equal(plain) -> None:
 def test_a_technical_field_is_known_by_its_dotted_key_and_part_of_the_id():
     inner = made({"padding": (int, {"default": 1, "technical": True}), "b": (int, {"default": 1})})
     outer = made({"part": (inner, {"kind": inner}), "c": (int, {"default": 1, "technical": True})})
-    one, other = (outer(part=inner(padding=value)) for value in (2, 3))
-    assert list(list_technical_keys(one)) == ["part.padding", "c"]
-    assert compute_digest(make_identity(one)) != compute_digest(make_identity(other))
+    first, second = (outer(part=inner(padding=value)) for value in (2, 3))
+    assert list(list_technical_keys(first)) == ["part.padding", "c"]
+    assert compute_digest(make_identity(first)) != compute_digest(make_identity(second))

@@ -40,17 +40,17 @@ def test_a_member_is_alone_what_it_is_in_a_pack(member, position: str) -> None:
 
 def test_what_is_kept_and_the_loss_are_float32_and_near_those_of_float32(member) -> None:
     narrow, plain = (pack_of(member, (0, 1), "rope", training__compute_dtype=d) for d in ("bfloat16", "float32"))
-    one, other = stepped(narrow, 12), stepped(plain, 12)
-    for state in (one, other):
+    narrow_state, plain_state = stepped(narrow, 12), stepped(plain, 12)
+    for state in (narrow_state, plain_state):
         buffers = [state.theta, *state.optimizer.values(), *state.averages[0]]
         assert {buffer.dtype for buffer in buffers} == {torch.float32}
-    assert not torch.equal(one.theta, other.theta)
-    torch.testing.assert_close(one.loss_sum, other.loss_sum, rtol=2e-3, atol=0)
+    assert not torch.equal(narrow_state.theta, plain_state.theta)
+    torch.testing.assert_close(narrow_state.loss_sum, plain_state.loss_sum, rtol=2e-3, atol=0)
     step = torch.tensor(1)
     (batch,) = sample_batches(narrow, step, 16)
     with autocast("bfloat16", "cpu"):
         logits = narrow.model.logits(
-            narrow.layout.views(one.theta), batch, make_training_noise(narrow, step), narrow.form
+            narrow.layout.views(narrow_state.theta), batch, make_training_noise(narrow, step), narrow.form
         )
     assert logits.dtype == torch.bfloat16
 
@@ -59,20 +59,20 @@ def test_generation_is_narrow_too_and_gives_float32(member) -> None:
     pack = pack_of(member, (0, 1), "rope")
     (batch,) = sample_batches(pack, torch.tensor(1), 3)
     weights = pack.layout.views(3 * TrainingState.make_initial(pack).theta)
-    found = {}
+    logits = {}
     for dtype in ("float32", "bfloat16"):
         forward = Forward(pack.model, weights, pack.form, None, dtype)
         whole = forward(batch)
         short = type(batch)(batch.tokens[..., :4], batch.tokens[..., :4])
         first, cache = forward.prefill(short, batch.tokens.shape[-1])
         rest, _ = forward.decode(cache, batch.tokens[..., 4:])
-        found[dtype] = whole
+        logits[dtype] = whole
         assert whole.dtype == first.dtype == rest.dtype == torch.float32
         torch.testing.assert_close(torch.cat([first, rest], dim=2), whole, rtol=0.02, atol=0.02)
         kept = cache.state.layers[0].tensors["v"].dtype
         assert kept == getattr(torch, dtype)
-    assert not torch.equal(found["float32"], found["bfloat16"])
-    torch.testing.assert_close(found["bfloat16"], found["float32"], rtol=0.05, atol=0.05)
+    assert not torch.equal(logits["float32"], logits["bfloat16"])
+    torch.testing.assert_close(logits["bfloat16"], logits["float32"], rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -120,8 +120,10 @@ def test_keys_are_kept_and_counted_in_float32() -> None:
         bits = (q.bfloat16()[..., :2] * k.bfloat16()[..., :2]).sum(dim=-1) + (q * k).bfloat16()[..., 2]
         assert not (bits > 0).any()
         scores = position.score(context)
-        found = compute_attention_weights(context, scores)
-    assert scores.keep[0, 0, 0].tril().sum() == 600 * 601 // 2 and scores.logits.dtype == found.dtype == torch.float32
+        attention = compute_attention_weights(context, scores)
+    assert (
+        scores.keep[0, 0, 0].tril().sum() == 600 * 601 // 2 and scores.logits.dtype == attention.dtype == torch.float32
+    )
     counts = (scores.logits[0, 0, 0, -1] - scores.logits[0, 0, 0, -1, -1]) / torch.log(torch.tensor(0.5))
     torch.testing.assert_close(counts.round(), torch.arange(599.0, -1.0, -1.0))  # 257 does not exist in bfloat16
 
@@ -133,35 +135,35 @@ def test_distances_beyond_256_are_told_apart(position) -> None:
     context = layer_of(q.bfloat16(), {"block0.cope": vectors}, True, v=q)
     with autocast("bfloat16", "cpu"):
         scores = position.score(context)
-    found = scores.bias if scores.bias is not None else scores.logits
-    steps = found.expand(1, 1, 1, 400, 400)[0, 0, 0, -1].float().diff().abs()
+    scored = scores.bias if scores.bias is not None else scores.logits
+    steps = scored.expand(1, 1, 1, 400, 400)[0, 0, 0, -1].float().diff().abs()
     assert (steps > 0).float().mean() > 0.9
 
 
 def test_products_are_those_of_rounded_factors_whose_sums_are_rounded() -> None:
-    one, other = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(matmul(one, other), torch.bmm(one, other)) and upcast(torch.float64) == torch.float64
-    exact = torch.bmm(one.bfloat16().double(), other.bfloat16().double())
+    left, right = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(matmul(left, right), torch.bmm(left, right)) and upcast(torch.float64) == torch.float64
+    exact = torch.bmm(left.bfloat16().double(), right.bfloat16().double())
     with autocast("bfloat16", "cpu"):
-        found = matmul(one, other)
-    assert found.dtype == torch.bfloat16 and torch.equal(found, exact.float().bfloat16())
+        product = matmul(left, right)
+    assert product.dtype == torch.bfloat16 and torch.equal(product, exact.float().bfloat16())
 
 
 def test_a_product_does_not_depend_on_its_place_in_a_batch() -> None:
     """Those of torch do: its CPU kernel for bfloat16 is another one for few and small matrices."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(40):
-        one, other = (torch.randn(64, *shape, generator=generator) for shape in ((8, 60), (60, 8)))
+        left, right = (torch.randn(64, *shape, generator=generator) for shape in ((8, 60), (60, 8)))
         with autocast("bfloat16", "cpu"):
-            together = matmul(one, other)
-            assert all(torch.equal(matmul(one[i : i + 1], other[i : i + 1])[0], together[i]) for i in range(64))
+            together = matmul(left, right)
+            assert all(torch.equal(matmul(left[i : i + 1], right[i : i + 1])[0], together[i]) for i in range(64))
 
 
 @pytest.mark.parametrize("shape", [(64, 5, 81), (64, 2, 32)])
 def test_a_sigmoid_does_not_depend_on_its_place_in_a_pack(shape: tuple[int, ...]) -> None:
     values = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     together = sigmoid(values)
-    assert torch.equal(together, torch.cat([sigmoid(values[one, None]) for one in range(64)]))
+    assert torch.equal(together, torch.cat([sigmoid(values[index, None]) for index in range(64)]))
     torch.testing.assert_close(together, torch.sigmoid(values), atol=0, rtol=1e-6)
 
 
@@ -221,6 +223,6 @@ def test_a_product_before_the_import_is_told(sections, when: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", TRAINED, when, given], capture_output=True, text=True, env=environment, check=True
     )
-    *told, recorded = done.stdout.splitlines()
+    *calls, recorded = done.stdout.splitlines()
     assert recorded == ("AVX2,STRICT, too late" if when == "late" else "AVX2,STRICT")
-    assert [line.split()[0] for line in told] == ["MKL_CBWR=AVX2,STRICT"] * (when == "late")
+    assert [line.split()[0] for line in calls] == ["MKL_CBWR=AVX2,STRICT"] * (when == "late")
