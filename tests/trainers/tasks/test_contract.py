@@ -26,10 +26,12 @@ def test_a_shipped_class_keeps_the_contract(kind: str, name: str) -> None:
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_every_task_is_described_with_its_metrics(kind: str) -> None:
     described = describe_kind(kind)
-    assert described and all(one.metrics for one in described if kind == "task")
-    assert all(one.summary.endswith(".") for one in described)
-    assert all(text.split(" (")[0] for one in described for text in one.fields.values()), "every field has a help"
-    assert not any(one.metrics for one in described if kind in ("average", "schedule"))
+    assert described and all(description.metrics for description in described if kind == "task")
+    assert all(description.summary.endswith(".") for description in described)
+    assert all(text.split(" (")[0] for description in described for text in description.fields.values()), (
+        "every field has a help"
+    )
+    assert not any(description.metrics for description in described if kind in ("average", "schedule"))
 
 
 STRINGS: dict[str, Any] = {"train_length": 6, "test_lengths": [9, 13], "symbols": 5}
@@ -63,12 +65,12 @@ def test_a_member_alone_is_the_same_as_in_a_pack(seed: int, task: dict[str, Any]
         )
 
     members = [member(seed, 0.01), member(seed, 0.03), member(9, 0.02)]
-    found = []
+    results = []
     for some in (members[:1], members):
         pack = Pack(some, torch.device("cpu"))
         state = stepped(pack, 9)
-        found.append((state.theta[0].numpy().tobytes(), evaluate(pack, state)[1][0].tobytes()))
-    assert found[0] == found[1]
+        results.append((state.theta[0].numpy().tobytes(), evaluate(pack, state)[1][0].tobytes()))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize(

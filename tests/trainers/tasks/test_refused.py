@@ -13,7 +13,7 @@ GRAPHS: dict[str, Any] = {"nodes": 8, "edges": 8, "farthest": 2, "probes": [2], 
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "key", "said"),
+    ("name", "settings", "key", "message"),
     [
         (SUM, {"width": 4, "train_digits": 5}, "train_digits", "5 is more than the block holds; allowed: <= 4"),
         (SUM, {"width": 4, "train_digits": 4, "text_tokens": 1}, "train_digits", "<= 3 (in text, sums need one more)"),
@@ -111,8 +111,8 @@ GRAPHS: dict[str, Any] = {"nodes": 8, "edges": 8, "farthest": 2, "probes": [2], 
         ),
     ],
 )
-def test_what_is_refused(name: str, settings: dict[str, Any], key: str, said: str) -> None:
+def test_what_is_refused(name: str, settings: dict[str, Any], key: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         build("task", {"name": name, **settings})
     (problem,) = refused.value.problems
-    assert problem.key == key and said in str(problem) and problem.allowed
+    assert problem.key == key and message in str(problem) and problem.allowed

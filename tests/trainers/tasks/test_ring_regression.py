@@ -79,8 +79,8 @@ def test_loss_is_the_mean_squared_error_over_sampled_inputs() -> None:
 
 def test_augmentation_is_the_average_over_every_shift_of_the_window() -> None:
     plain, augmented = RingRegression(ring=11, window=4), RingRegression(ring=11, window=4, augmented=True)
-    one = plain.make_pair_weights(torch.float64)
-    shifted = sum(torch.roll(one, (s, s), (0, 1)) for s in range(11)) / 11
+    weights = plain.make_pair_weights(torch.float64)
+    shifted = sum(torch.roll(weights, (s, s), (0, 1)) for s in range(11)) / 11
     torch.testing.assert_close(augmented.make_pair_weights(torch.float64), shifted)
 
 

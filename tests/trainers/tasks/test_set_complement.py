@@ -195,12 +195,12 @@ TABLE_CASES = [
 def test_table_form_equals_plain_form(member, changes) -> None:
     plain, table = packs(member, **changes)
     assert (plain.form, table.form) == ("plain", "table")
-    state, one = TrainingState.make_initial(plain), torch.tensor(1)
-    found = [
-        compute_gradients(pack, state.theta, sample_batches(pack, one, pack.training.batch_size), one)[0]
+    state, step = TrainingState.make_initial(plain), torch.tensor(1)
+    gradients = [
+        compute_gradients(pack, state.theta, sample_batches(pack, step, pack.training.batch_size), step)[0]
         for pack in (plain, table)
     ]
-    assert float((found[0] - found[1]).norm() / found[0].norm()) < 1e-6
+    assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 1e-6
     states = [TrainingState.make_initial(plain), TrainingState.make_initial(table)]
     for pack, mine in zip((plain, table), states, strict=True):
         for _ in range(40):
@@ -212,13 +212,13 @@ def test_table_form_equals_plain_form(member, changes) -> None:
 
 @pytest.mark.parametrize("changes", TABLE_CASES, ids=str)
 def test_table_logits_equal_plain_logits_in_float32(member, changes) -> None:
-    one, two = packs(member, **changes)
-    weights = one.layout.views(TrainingState.make_initial(one).theta.float())
+    plain, table = packs(member, **changes)
+    weights = plain.layout.views(TrainingState.make_initial(plain).theta.float())
     tokens = data_stream([0, 1]).permutations(0, 9, 8, 7)
     rates = torch.tensor([0.3, 0.5], dtype=torch.float64)
-    drops = None if one.dropout_rates is None else rates
+    drops = None if plain.dropout_rates is None else rates
     noise = Noise(Stream(torch.tensor([0, 1]), "dropout", torch.tensor(4)), None, drops)
-    logits = [pack.model.logits(weights, batch_of(tokens), noise, pack.form) for pack in (one, two)]
+    logits = [pack.model.logits(weights, batch_of(tokens), noise, pack.form) for pack in (plain, table)]
     torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
 
 
@@ -271,9 +271,9 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
 def test_order_of_earlier_tokens_does_not_matter(member) -> None:
     pack = Pack([member()], CPU)
     weights = pack.layout.views(TrainingState.make_initial(pack).theta)
-    one = pack.model.logits(weights, batch_of(torch.tensor([[[1, 2, 3, 4, 5]]])), None, pack.form)[0, 0, -1]
-    two = pack.model.logits(weights, batch_of(torch.tensor([[[4, 1, 3, 2, 5]]])), None, pack.form)[0, 0, -1]
-    torch.testing.assert_close(one, two)
+    logits = pack.model.logits(weights, batch_of(torch.tensor([[[1, 2, 3, 4, 5]]])), None, pack.form)[0, 0, -1]
+    permuted = pack.model.logits(weights, batch_of(torch.tensor([[[4, 1, 3, 2, 5]]])), None, pack.form)[0, 0, -1]
+    torch.testing.assert_close(logits, permuted)
 
 
 @pytest.mark.parametrize("sites", [["embedding"], ["attention"], ["residual"], ["embedding", "attention", "residual"]])
@@ -322,12 +322,12 @@ def test_attention_uniformity_against_a_slow_reference(member) -> None:
         "attention_uniformity"
     ][0]
     for i, s in enumerate((1, 4, 6)):
-        found = []
+        ratios = []
         for row in rows[0].tolist():
             x = w["embedding"][row]
             scores = np.array([(x[s - 1] @ w["query"]) @ (x[j] @ w["key"]) / np.sqrt(8) for j in range(s)])
-            found.append(s * np.exp(scores).max() / np.exp(scores).sum())
-        assert float(got[i]) == pytest.approx(np.mean(found), rel=1e-4)
+            ratios.append(s * np.exp(scores).max() / np.exp(scores).sum())
+        assert float(got[i]) == pytest.approx(np.mean(ratios), rel=1e-4)
 
 
 @pytest.mark.parametrize("norm", ["none", "pre"])
@@ -357,17 +357,17 @@ def test_scores_hold_where_floats_end() -> None:
     allowed = torch.tensor([1.0, 1.0, 0.0, 0.0])[None, :, None, None].expand(1, 4, 1, 3)
     logits = torch.tensor([[200.0, 190.0, 0.0, -300.0], [0.0, -190.0, 200.0, 199.0], [1e30, 1e30, -1e30, -1e30]])
     rows, valid, invalid = uniform.score_uniformity(logits.T[None, :, None], allowed)
-    one, two, three = ({name: float(value[0, i, 0]) for name, value in rows.items()} for i in range(3))
-    assert float(invalid[0, 0, 0]) == pytest.approx(-200.0, rel=1e-5) and one["invalid_mass"] == 0
+    first, second, third = ({name: float(value[0, i, 0]) for name, value in rows.items()} for i in range(3))
+    assert float(invalid[0, 0, 0]) == pytest.approx(-200.0, rel=1e-5) and first["invalid_mass"] == 0
     assert float(valid[0, 1, 0]) == pytest.approx(-200.0 - math.log1p(math.exp(-1)), rel=1e-5)
-    assert (one["margin"], two["margin"], three["margin"]) == (190.0, -390.0, pytest.approx(2e30))
-    assert one["kl"] == pytest.approx(5 - math.log(2), rel=1e-4) and three["kl"] == 0
-    assert two["kl"] == pytest.approx(95 - math.log(2) + 200 + math.log1p(math.exp(-1)), rel=1e-5)
-    assert [one["total_variation"], two["total_variation"], three["total_variation"]] == pytest.approx(
+    assert (first["margin"], second["margin"], third["margin"]) == (190.0, -390.0, pytest.approx(2e30))
+    assert first["kl"] == pytest.approx(5 - math.log(2), rel=1e-4) and third["kl"] == 0
+    assert second["kl"] == pytest.approx(95 - math.log(2) + 200 + math.log1p(math.exp(-1)), rel=1e-5)
+    assert [first["total_variation"], second["total_variation"], third["total_variation"]] == pytest.approx(
         [0.5, 1, 0], abs=1e-4
     )
-    assert [score["invalid_top1"] for score in (one, two, three)] == [0, 1, 0]
-    assert two["valid_uniformity"] == pytest.approx(0.5, rel=1e-6) and three["valid_uniformity"] == 0
+    assert [score["invalid_top1"] for score in (first, second, third)] == [0, 1, 0]
+    assert second["valid_uniformity"] == pytest.approx(0.5, rel=1e-6) and third["valid_uniformity"] == 0
 
 
 def test_a_task_with_other_outputs_than_inputs_has_no_diagonal(member) -> None:
@@ -376,9 +376,9 @@ def test_a_task_with_other_outputs_than_inputs_has_no_diagonal(member) -> None:
     state = TrainingState.make_initial(pack)
     train_next_step(pack, state)
     names, values = evaluate(pack, state)
-    found = {name: values[:, :, k] for k, name in enumerate(names)}
-    assert np.isfinite(found["attention_uniformity"]).all() and np.isfinite(found["exact_match"]).all()
-    assert np.isnan(found["balance"]).all() and np.isnan(found["table_displacement"]).all()
+    metrics = {name: values[:, :, k] for k, name in enumerate(names)}
+    assert np.isfinite(metrics["attention_uniformity"]).all() and np.isfinite(metrics["exact_match"]).all()
+    assert np.isnan(metrics["balance"]).all() and np.isnan(metrics["table_displacement"]).all()
 
 
 def test_margin_bound_needs_lengths_one_and_two(member, recorder) -> None:

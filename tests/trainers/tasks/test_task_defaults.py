@@ -72,8 +72,8 @@ def test_accuracy_and_exact_match_count_the_targets_that_are_not_masked(stream) 
 def test_a_row_without_a_target_is_right() -> None:
     tokens = torch.tensor([[[1, 2, 3], [1, 2, 3]]])
     batch = Batch(tokens, torch.tensor([[[IGNORED] * 3, [IGNORED, 2, 0]]]))
-    found = score_accuracy(logits_for(tokens), batch)
-    assert found["accuracy"].tolist() == [[[1.0], [0.5]]] and found["exact_match"].tolist() == [[[1.0], [0.0]]]
+    scores = score_accuracy(logits_for(tokens), batch)
+    assert scores["accuracy"].tolist() == [[[1.0], [0.5]]] and scores["exact_match"].tolist() == [[[1.0], [0.0]]]
 
 
 def test_metrics_that_are_not_declared_are_left_out(stream) -> None:

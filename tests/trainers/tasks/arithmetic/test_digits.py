@@ -98,8 +98,8 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
     [(9, 9999, 1), (3, 34, 2), (7, 86, 2), (8, 125, 3), (7, 1429, 4), (9, 1112, 4), (7, 14286, 5), (5, 0, 0)],
 )
 def test_multiplication_rounds(x: int, number: int, rounds: int) -> None:
-    digits, found = multiply_in_parallel(torch.tensor([x]), split_integers([number], 5), 6)
-    assert to_integers(digits) == [x * number] and found.tolist() == [rounds]
+    digits, measured = multiply_in_parallel(torch.tensor([x]), split_integers([number], 5), 6)
+    assert to_integers(digits) == [x * number] and measured.tolist() == [rounds]
 
 
 def test_rounds_count_each_number_alone() -> None:
@@ -126,11 +126,11 @@ def test_counts_are_the_exact_distribution(digits: int, printed: list[float]) ->
 
 @pytest.mark.parametrize("chain", ["cascade", "run"])
 def test_counts_of_two_digits_by_enumeration(chain: str) -> None:
-    found = [0, 0, 0]
+    counts = [0, 0, 0]
     for a in range(100):
         for b in range(100):
-            found[slow_cascade(a, b, 2)[chain == "run"]] += 1
-    assert [count_pairs(chain, c, 2) for c in range(3)] == found
+            counts[slow_cascade(a, b, 2)[chain == "run"]] += 1
+    assert [count_pairs(chain, c, 2) for c in range(3)] == counts
     assert count_pairs(chain, 3, 2) == 0
 
 
@@ -179,9 +179,9 @@ def test_free_draws_are_uniform_pairs() -> None:
         assert scipy.stats.chisquare(np.bincount(free[:, position], minlength=100)).pvalue > 1e-4
     lengths = measure_cascade(first[0, ::3] + second[0, ::3]).numpy()
     expected = np.array([count_pairs("cascade", c, 5) / 100**5 for c in range(6)]) * len(lengths)
-    found = np.bincount(lengths, minlength=6)
-    found, expected = np.append(found[:3], found[3:].sum()), np.append(expected[:3], expected[3:].sum())
-    assert scipy.stats.chisquare(found, expected).pvalue > 1e-4
+    counts = np.bincount(lengths, minlength=6)
+    counts, expected = np.append(counts[:3], counts[3:].sum()), np.append(expected[:3], expected[3:].sum())
+    assert scipy.stats.chisquare(counts, expected).pvalue > 1e-4
 
 
 def test_pairs_without_carries_are_uniform_over_the_55() -> None:

@@ -35,8 +35,8 @@ def test_the_order_of_an_epoch_is_a_fair_shuffle() -> None:
         [find_visited_samples(stream(9, step=1 + i), 80, size) for i in range(epochs * size // 80)], dim=1
     )
     laps = order[0].reshape(epochs, size)
-    for place in range(size):
-        assert scipy.stats.chisquare(np.bincount(laps[:, place], minlength=size)).pvalue > 1e-4
+    for position in range(size):
+        assert scipy.stats.chisquare(np.bincount(laps[:, position], minlength=size)).pvalue > 1e-4
     follows = np.bincount((laps[:, :-1] * size + laps[:, 1:]).flatten().numpy(), minlength=size**2).reshape(size, size)
     assert not follows.diagonal().any()
     assert scipy.stats.chisquare(follows[~np.eye(size, dtype=bool)]).pvalue > 1e-4
@@ -73,12 +73,12 @@ def test_a_sample_of_a_fixed_set_depends_on_its_seed_and_index_only(name: str) -
 
 def test_words_of_a_fixed_set_differ_by_seed_index_and_site_and_from_streams() -> None:
     def words(seed: int, index: int, site: int) -> list[int]:
-        found: list[int] = (
+        drawn: list[int] = (
             FixedSet(torch.tensor([seed]), torch.tensor([[index]])).bits(site, (1, 3, 2)).flatten().tolist()
         )
-        return found
+        return drawn
 
-    one = words(1, 7, 0)
-    assert one == words(1, 7, 0) and len(set(one)) == 6
+    drawn = words(1, 7, 0)
+    assert drawn == words(1, 7, 0) and len(set(drawn)) == 6
     others = [words(2, 7, 0), words(1, 8, 0), words(1, 7, 1), stream(1, step=7).bits(0, (6,))[0].tolist()]
-    assert all(not set(one) & set(other) for other in others)
+    assert all(not set(drawn) & set(other) for other in others)

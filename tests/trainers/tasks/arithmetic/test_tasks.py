@@ -141,9 +141,9 @@ def test_training_distributions_over_cascades() -> None:
     assert exact[4] == pytest.approx(8.55e-4, rel=1e-3)
     flat = np.full(6, 1 / 6)
     for name, shares in {"uniform": exact, "complexity": flat, "mixed": (exact + flat) / 2}.items():
-        found = cascade_histogram(PaddedAddition(width=6, distribution=name), 20_000)
-        assert found.sum() == 20_000
-        merged = [found[:4], found[4:].sum()] if name == "uniform" else [found]
+        counts = cascade_histogram(PaddedAddition(width=6, distribution=name), 20_000)
+        assert counts.sum() == 20_000
+        merged = [counts[:4], counts[4:].sum()] if name == "uniform" else [counts]
         expected = [shares[:4], shares[4:].sum()] if name == "uniform" else [shares]
         result = scipy.stats.chisquare(np.hstack(merged), 20_000 * np.hstack(expected))
         assert result.pvalue > 1e-4, name
@@ -154,10 +154,10 @@ def test_training_distributions_over_cascades() -> None:
 def test_fifty_digit_cascades_follow_the_exact_distribution() -> None:
     task = PaddedAddition(width=50, train_digits=5)
     batch = evaluated(task, 20_000, (50,))[50]
-    found = np.bincount(task.measure_difficulty(batch.tokens)["cascade"][0].numpy(), minlength=51)
+    counts = np.bincount(task.measure_difficulty(batch.tokens)["cascade"][0].numpy(), minlength=51)
     expected = np.array([carry_chains.count_pairs("cascade", c, 50) / 100**50 for c in range(51)]) * 20_000
-    found, expected = (np.hstack([x[:2].sum(), x[2:5], x[5:].sum()]) for x in (found, expected))
-    assert scipy.stats.chisquare(found, expected).pvalue > 1e-4
+    counts, expected = (np.hstack([x[:2].sum(), x[2:5], x[5:].sum()]) for x in (counts, expected))
+    assert scipy.stats.chisquare(counts, expected).pvalue > 1e-4
 
 
 def test_rounds_of_single_digit_products_follow_high_precision_counts() -> None:
@@ -172,10 +172,10 @@ def test_rounds_of_single_digit_products_follow_high_precision_counts() -> None:
                 rounds += 1
             exact[rounds] += 1
     batch = task.sample(stream(), 20_000)
-    found = np.bincount(task.measure_difficulty(batch.tokens)["rounds"][0].numpy(), minlength=8)
+    counts = np.bincount(task.measure_difficulty(batch.tokens)["rounds"][0].numpy(), minlength=8)
     used = exact > 0
-    assert found[~used].sum() == 0
-    assert scipy.stats.chisquare(found[used], exact[used] / exact.sum() * 20_000).pvalue > 1e-4
+    assert counts[~used].sum() == 0
+    assert scipy.stats.chisquare(counts[used], exact[used] / exact.sum() * 20_000).pvalue > 1e-4
     long = PaddedMultiplication(number_digits=20, train_digits=20)
     rounds = long.measure_difficulty(long.sample(stream(), 20_000).tokens)["rounds"]
     assert float((rounds <= 4).float().mean()) == pytest.approx(0.998, abs=0.0015)

@@ -182,7 +182,7 @@ def test_the_contents_of_the_files_are_part_of_the_identity(study: Path, tmp_pat
     other = bare.pin_data()
     assert other.config_id != planned.config_id and other.structural_key != planned.structural_key
     dataset._read_files.cache_clear()
-    batches = [one.task.sample(stream(1), 8).tokens for one in (planned, other)]
+    batches = [config.task.sample(stream(1), 8).tokens for config in (planned, other)]
     assert planned.task.folder == study and other.task.folder == tmp_path / "other"
     assert not torch.equal(*batches)
 

@@ -65,13 +65,13 @@ def test_the_perplexity_of_a_known_model_is_the_one_computed_by_hand(texts, orde
     for test in sets_of(small(), seeds=(3, 4)):
         (window,), text = test.lengths, splits[test.distribution]
         logits = torch.from_numpy(np.log(model)).float()[test.batch.tokens]
-        found = scores_of(small(), logits, test.batch, test.lengths)["perplexity"]
+        perplexity = scores_of(small(), logits, test.batch, test.lengths)["perplexity"]
         total, count = 0.0, 0
         for first in range(0, len(text) - window, window):
-            for place in range(first, first + window):
-                total, count = total - math.log(model[text[place], text[place + 1]]), count + 1
+            for position in range(first, first + window):
+                total, count = total - math.log(model[text[position], text[position + 1]]), count + 1
         assert count == (len(text) - 1) // window * window
-        assert found[:, 0].tolist() == pytest.approx([math.exp(total / count)] * 2, rel=1e-5)
+        assert perplexity[:, 0].tolist() == pytest.approx([math.exp(total / count)] * 2, rel=1e-5)
         assert float(mean_loss(small(), logits, test.batch)[0]) == pytest.approx(total / count, rel=1e-5)
 
 
@@ -192,7 +192,7 @@ def test_training_learns_the_text_and_no_checkpoint_holds_it(texts, recorder, tm
     splits = texts(sizes={"train": 2_000_000 // 20, "validation": 300, "test": 700})
     member = language_member(0, 0.01, steps=150, batch_size=32)
     (result,) = train([member], recorder, checkpoints=Checkpoints(folder=tmp_path / "c", every_steps=100))
-    (curve,) = [one for one in result.curves if one.metric == "perplexity.validation" and one.average == "raw"]
+    (curve,) = [curve for curve in result.curves if curve.metric == "perplexity.validation" and curve.average == "raw"]
     frequencies = np.bincount(splits["train"], minlength=7) / len(splits["train"])
     unigram = math.exp(-np.log(frequencies[splits["validation"][1:]]).mean())
     assert curve.values[0] < 0.9 * unigram

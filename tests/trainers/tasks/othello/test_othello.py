@@ -18,23 +18,25 @@ from trainers.tasks.othello.reversi import Board
 def perft(board: Board, depth: int) -> list[int]:
     """Return the number of move sequences of 1..depth plies from the start; a forced pass counts as a ply."""
     steps = board.make_directions(torch.device("cpu"))
-    own, other = (torch.tensor([bits]) for bits in board.start)
+    mover, opponent = (torch.tensor([bits]) for bits in board.start)
     counts = []
     for _ in range(depth):
-        own, other = successors(board, own, other, steps)
-        counts.append(len(own))
+        mover, opponent = successors(board, mover, opponent, steps)
+        counts.append(len(mover))
     return counts
 
 
-def successors(board: Board, own: Tensor, other: Tensor, steps: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def successors(
+    board: Board, mover: Tensor, opponent: Tensor, steps: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor]:
     """Return all positions one ply after the positions (N,): each legal move, or a pass; none for ended games."""
-    legal = board.find_legal_moves(own, other, steps)
-    stuck = (legal == 0) & (board.find_legal_moves(other, own, steps) != 0)
+    legal = board.find_legal_moves(mover, opponent, steps)
+    stuck = (legal == 0) & (board.find_legal_moves(opponent, mover, steps) != 0)
     boards, squares = (((legal[:, None] >> torch.arange(board.n**2)) & 1) == 1).nonzero(as_tuple=True)
     move = torch.ones_like(squares) << squares
-    mine, theirs = own[boards], other[boards]
+    mine, theirs = mover[boards], opponent[boards]
     turned = board.find_flips(mine, theirs, move, steps)
-    return torch.cat([theirs & ~turned, other[stuck]]), torch.cat([mine | move | turned, own[stuck]])
+    return torch.cat([theirs & ~turned, opponent[stuck]]), torch.cat([mine | move | turned, mover[stuck]])
 
 
 class Referee:
@@ -49,7 +51,7 @@ class Referee:
     def turned(self, row: int, column: int, side: int) -> list[tuple[int, int]]:
         if self.cells[row][column]:
             return []
-        found = []
+        flipped = []
         for dr in (-1, 0, 1):
             for dc in (-1, 0, 1):
                 line, r, c = [], row + dr, column + dc
@@ -57,8 +59,8 @@ class Referee:
                     line.append((r, c))
                     r, c = r + dr, c + dc
                 if line and 0 <= r < self.n and 0 <= c < self.n and self.cells[r][c] == side:
-                    found += line
-        return found
+                    flipped += line
+        return flipped
 
     def moves_of(self, side: int) -> list[int]:
         return [r * self.n + c for r in range(self.n) for c in range(self.n) if self.turned(r, c, side)]

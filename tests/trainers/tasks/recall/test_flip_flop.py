@@ -26,15 +26,15 @@ def saying(batch, predictions: torch.Tensor) -> torch.Tensor:
 
 def remembered(tokens: torch.Tensor) -> torch.Tensor:
     """What follows each token if it is r: the bit after the last w, read one token at a time."""
-    found = torch.full_like(tokens, PAD)
+    expected = torch.full_like(tokens, PAD)
     for seed in range(tokens.shape[0]):
         for row in range(tokens.shape[1]):
             written = PAD
-            for place, token in enumerate(tokens[seed, row].tolist()):
-                if place % 2 and tokens[seed, row, place - 1] == WRITE:
+            for position, token in enumerate(tokens[seed, row].tolist()):
+                if position % 2 and tokens[seed, row, position - 1] == WRITE:
                     written = token
-                found[seed, row, place] = written
-    return found
+                expected[seed, row, position] = written
+    return expected
 
 
 def test_rows_have_the_form_and_the_frequencies_of_the_data_set() -> None:
@@ -66,12 +66,12 @@ def test_training_is_as_the_iid_test_and_targets_are_the_bits_after_reads() -> N
 
 def test_who_remembers_the_last_write_makes_no_mistake_in_any_distribution_at_any_length() -> None:
     task = FlipFlop(pairs=6, test_pairs=(2, 24))
-    found = set()
+    sets = set()
     for test in sets_of(task, 60, seeds=(3, 4)):
         scores = scores_of(task, saying(test.batch, remembered(test.batch.tokens)), test.batch, test.lengths)
         assert (scores["accuracy"] == 1).all() and (scores["read_error"] == 0).all()
-        found.add((test.distribution, *test.lengths))
-    assert found == {(name, length) for name in SHARES for length in (2, 6, 24)}
+        sets.add((test.distribution, *test.lengths))
+    assert sets == {(name, length) for name in SHARES for length in (2, 6, 24)}
 
 
 def test_copying_the_bit_of_the_pair_before_is_wrong_where_that_was_ignored_half_of_the_time() -> None:
@@ -91,24 +91,24 @@ def test_scores_are_those_counted_read_by_read() -> None:
     for test in sets_of(task, 40, seeds=(3, 4)):
         logits = torch.randn(2, 40, 24, 6, generator=torch.Generator().manual_seed(1))
         logits[..., ZERO] += 3.0  # often right
-        found = scores_of(task, logits, test.batch, (12,))
+        scores = scores_of(task, logits, test.batch, (12,))
         for member in range(2):
             exact, errors = [], []
             for row in range(40):
                 tokens, wrong = test.batch.tokens[member, row].tolist(), False
-                for place in range(0, 24, 2):
-                    if tokens[place] == WRITE:
-                        last = place
-                    if tokens[place] == READ:
-                        missed = int(logits[member, row, place].argmax()) != tokens[last + 1]
-                        errors.append(((place - last) // 2, missed))
+                for position in range(0, 24, 2):
+                    if tokens[position] == WRITE:
+                        last = position
+                    if tokens[position] == READ:
+                        missed = int(logits[member, row, position].argmax()) != tokens[last + 1]
+                        errors.append(((position - last) // 2, missed))
                         wrong = wrong or missed
                 exact.append(not wrong)
-            assert float(found["accuracy"][member]) == pytest.approx(sum(exact) / 40)
-            assert float(found["read_error"][member]) == pytest.approx(sum(m for _, m in errors) / len(errors))
+            assert float(scores["accuracy"][member]) == pytest.approx(sum(exact) / 40)
+            assert float(scores["read_error"][member]) == pytest.approx(sum(m for _, m in errors) / len(errors))
             for low, high in ((1, 3), (3, 8), (8, 99)):
                 here = [missed for distance, missed in errors if low <= distance < high]
-                value = float(found[f"read_error_distance_{low}"][member])
+                value = float(scores[f"read_error_distance_{low}"][member])
                 assert value == pytest.approx(sum(here) / len(here)) if here else math.isnan(value)
 
 

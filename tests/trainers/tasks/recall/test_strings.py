@@ -80,8 +80,8 @@ def test_who_reads_the_prompt_knows_every_answer_in_every_bucket(case: str) -> N
             prompt, answer = words_of(task, test.batch, row)
             seen.add(length_of(case, prompt))
             assert solved(case, prompt) == answer
-            for place, word in enumerate(solved(case, prompt), len(prompt) - 1):
-                logits[0, row, place, known[word]] = 1.0
+            for position, word in enumerate(solved(case, prompt), len(prompt) - 1):
+                logits[0, row, position, known[word]] = 1.0
         (length,) = test.lengths
         assert seen == set(range(fewest[length], length + 1))
         scores = scores_of(task, logits, test.batch, test.lengths)
@@ -140,13 +140,13 @@ def test_the_symbol_that_is_asked_for_is_any_but_the_last() -> None:
 
 def test_what_the_first_rows_of_a_seed_are_stays() -> None:
     """Sweeps are compared over years: the same seed has the same rows for good."""
-    found = []
+    rows = []
     for case in TASKS:
         task = task_of(case)
         batch = task.sample(Stream(torch.tensor([0]), "data", torch.tensor(1)), 1)
         test = next(iter(task.evaluation_batches(Stream(torch.tensor([0]), "eval", torch.tensor(0)), 1, (9,))))
-        found += [" ".join(words_of(task, of, 0)[0]) for of in (batch, test.batch)]
-    assert found == [
+        rows += [" ".join(words_of(task, of, 0)[0]) for of in (batch, test.batch)]
+    assert rows == [
         "B d b e b e c |",
         "B a c b b a a e a |",
         "B d b e b e c |",

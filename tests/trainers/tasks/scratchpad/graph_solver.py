@@ -23,14 +23,14 @@ def read(question: list[str]) -> tuple[list[Edge], str, str]:
 
 def distances(edges: list[tuple[Node, Node]], source: Node) -> dict[Node, int]:
     """Steps of the shortest way to every node that there is a way to."""
-    found, waiting = {source: 0}, deque([source])
+    steps, waiting = {source: 0}, deque([source])
     while waiting:
         at = waiting.popleft()
         for tail, head in edges:
-            if tail == at and head not in found:
-                found[head] = found[at] + 1
+            if tail == at and head not in steps:
+                steps[head] = steps[at] + 1
                 waiting.append(head)
-    return found
+    return steps
 
 
 def following(edges: list[Edge], node: str) -> str:
@@ -49,14 +49,14 @@ def answer(question: list[str], scratchpad: str) -> list[str]:
     while way[-1] not in (source, target):
         way.append(following(edges, way[-1]))
     mark = ">" if scratchpad == "full" else "#"
-    said = [word for node in way for word in (node, mark)][:-1]
-    return [*([":"] if mark == "#" else []), *said, ";", *label]
+    path = [word for node in way for word in (node, mark)][:-1]
+    return [*([":"] if mark == "#" else []), *path, ";", *label]
 
 
 def words(task: GraphTask, tokens: Tensor) -> list[str]:
     """The tokens of a row as one reads them, without the pads on its right."""
-    found = [task.vocabulary[token] for token in tokens.tolist()]
-    return found[: max((place + 1 for place, word in enumerate(found) if word != " "), default=0)]
+    written = [task.vocabulary[token] for token in tokens.tolist()]
+    return written[: max((position + 1 for position, word in enumerate(written) if word != " "), default=0)]
 
 
 def solver(task: GraphTask) -> Writer:

@@ -20,8 +20,8 @@ def text_of(ids: list[int]) -> str:
 
 
 def numbers_of(first: int, second: int, canvas: int) -> Operands:
-    one, two = (split_integers([number], canvas)[None] for number in (first, second))
-    return add_numbers(one, two, torch.tensor([[len(str(first))]]))
+    a, b = (split_integers([number], canvas)[None] for number in (first, second))
+    return add_numbers(a, b, torch.tensor([[len(str(first))]]))
 
 
 def after_in_space(cells: str, initial: str, state: str) -> str:
@@ -33,8 +33,8 @@ def after_in_space(cells: str, initial: str, state: str) -> str:
     before_a, before_b, carry, window = (
         (int(read[1]), int(read[2]), int(read[3]), read[4]) if read else (plus, len(cells), 0, initial)
     )
-    a = max((place for place in range(before_a) if cells[place] != "_"), default=-1)
-    b = max(place for place in range(before_b) if cells[place] != "_")
+    a = max((position for position in range(before_a) if cells[position] != "_"), default=-1)
+    b = max(position for position in range(before_b) if cells[position] != "_")
     if a < 0:
         assert b == plus
         return f"[-1]_[{b:02}]_c0r{carry}{window[:-1]}."
@@ -62,16 +62,16 @@ def after_shift(state: str) -> str:
 def answer_in_space(question: str, canvas: int, source: random.Random) -> str:
     """What follows `57_+48__=`, with filler of one's own."""
     cells, initial = question[:-1], "$" + "".join(source.choices(FILLER, k=canvas + 1))
-    found, state = f"{initial}:", ""
+    text, state = f"{initial}:", ""
     while state := after_in_space(cells, initial, state):
-        found += state
-    return found
+        text += state
+    return text
 
 
 def answer_by_shifts(question: str, canvas: int, source: random.Random) -> str:
     """What follows `pi$36+lh$48=`, with filler of one's own."""
     first = f"{question}${''.join(source.choices(FILLER, k=canvas))}|0#"
-    found, state = first, first
+    text, state = first, first
     while state := after_shift(state):
-        found += state
-    return found.removeprefix(question)
+        text += state
+    return text.removeprefix(question)

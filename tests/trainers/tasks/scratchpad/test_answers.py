@@ -34,7 +34,7 @@ def read(task: ScratchpadTask, text: list[str]) -> list[str]:
     text = text[: text.index(task.end) + 1]
     if task.name in ("cycles", "reachability"):
         return text[-2:]
-    marks = [place for place, token in enumerate(text) if token == task.mark]
+    marks = [position for position, token in enumerate(text) if token == task.mark]
     state = text[marks[-1] + 1 if marks else 0 :]
     if task.name in ("parity", "half_parity") or task.scratchpad == "none":
         return state

@@ -30,12 +30,12 @@ def worked(task: Cycles):
     """The example of n = 3 as a batch of one row, as it is trained on and as it is tested."""
     node = [task.token(word) for word in WAY[:3]] + [task.token(word) for word in ("v672", "v971", "v553")]
     edges, source, target = read(QUESTION)
-    number = {task.vocabulary[token]: place for place, token in enumerate(node)}
+    number = {task.vocabulary[token]: index for index, token in enumerate(node)}
     tails, heads = (torch.tensor([[[number[edge[end]] for edge in edges]]]) for end in (0, 1))
-    one = torch.ones(1, 1, dtype=torch.int64)
-    graph = Graph(tails, heads, 6 * one, number[source] * one, number[target] * one)
+    ones = torch.ones(1, 1, dtype=torch.int64)
+    graph = Graph(tails, heads, 6 * ones, number[source] * ones, number[target] * ones)
     way = torch.tensor([[[task.token(word) for word in WAY]]])
-    text = write_answers(graph.write_question(torch.tensor([[node]])), 0 * one, way, 3 * one, task.scratchpad)
+    text = write_answers(graph.write_question(torch.tensor([[node]])), 0 * ones, way, 3 * ones, task.scratchpad)
     return task.test_batch(text, 3)
 
 
@@ -48,16 +48,16 @@ def test_the_worked_example_in_inductive_form() -> None:
     assert batch.ids[0, 0].tolist() == [*range(29), 29, 30, *[29, 30, 31, 32] * 2, 29, 30, 31, 32, 33]
     assert batch.groups[0, 0].tolist() == [0] * 29 + [1] * 2 + [2] * 4 + [3] * 4 + [4] * 5
     assert batch.weight[0, 0].tolist() == [1.0] * 30 + [0.0, 0.0, 1.0, 1.0] * 2 + [0.0, 0.0] + [1.0] * 4
-    said = [":", "v993", "#", "v859", "#", "v298", "#", "v993", ";", "0", "."]
-    assert words(task, batch.answer[0, 0]) == said == answer(QUESTION, "inductive")
-    assert words(task, batch.prompt[0, 0]) == QUESTION and len(QUESTION) + len(said) == 39
+    expected = [":", "v993", "#", "v859", "#", "v298", "#", "v993", ";", "0", "."]
+    assert words(task, batch.answer[0, 0]) == expected == answer(QUESTION, "inductive")
+    assert words(task, batch.prompt[0, 0]) == QUESTION and len(QUESTION) + len(expected) == 39
 
 
 def test_the_worked_example_in_the_other_forms() -> None:
     full, none = task_of(size=3, scratchpad="full"), task_of(size=3, scratchpad="none")
-    said = ["v993", ">", "v859", ">", "v298", ">", "v993", ";", "0", "."]
-    assert words(full, worked(full).tokens[0, 0]) == [*QUESTION, *said[:-1]]
-    assert words(full, worked(full).answer[0, 0]) == said == answer(QUESTION, "full")
+    expected = ["v993", ">", "v859", ">", "v298", ">", "v993", ";", "0", "."]
+    assert words(full, worked(full).tokens[0, 0]) == [*QUESTION, *expected[:-1]]
+    assert words(full, worked(full).answer[0, 0]) == expected == answer(QUESTION, "full")
     assert words(none, worked(none).tokens[0, 0]) == [*QUESTION, "0"]
     assert words(none, worked(none).answer[0, 0]) == ["0", "."] == answer(QUESTION, "none")
     assert worked(full).groups is None and worked(full).ids is None
@@ -84,8 +84,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 def rows_of(task: Cycles, batch) -> list[list[str]]:
     assert batch.tokens.shape[0] == 1
-    found = (words(task, row) for row in batch.tokens[0])
-    return [row[:-1] if row[-1] == "." else row for row in found]  # an end mark is an input of shorter rows alone
+    rows = (words(task, row) for row in batch.tokens[0])
+    return [row[:-1] if row[-1] == "." else row for row in rows]  # an end mark is an input of shorter rows alone
 
 
 def checked(task: Cycles, question: list[str], length: int, nodes: int) -> str:
@@ -93,11 +93,11 @@ def checked(task: Cycles, question: list[str], length: int, nodes: int) -> str:
     edges, source, target = read(question)
     tails, heads = zip(*edges, strict=True)
     assert len(edges) == nodes and len(set(tails)) == nodes and set(tails) == set(heads) <= set(task.vocabulary[18:])
-    found = distances(edges, source)
-    if target in found:
-        assert found[target] == length and len(found) == nodes
+    steps = distances(edges, source)
+    if target in steps:
+        assert steps[target] == length and len(steps) == nodes
         return "1"
-    assert len(found) == length and len(distances(edges, target)) == nodes - length
+    assert len(steps) == length and len(distances(edges, target)) == nodes - length
     return "0"
 
 
@@ -154,14 +154,14 @@ def test_training_has_no_graph_of_the_test() -> None:
     steps = Counter()
     for row in rows_of(task, batch):
         edges, source, target = read(row[: row.index("?") + 3])
-        found = distances(edges, source)
-        steps[found.get(target), len(found)] += 1
+        reached = distances(edges, source)
+        steps[reached.get(target), len(reached)] += 1
     assert set(steps) == {(3, 12), (None, 3)}
     (test,) = task.evaluation_batches(EVAL, 300, (6,))
     for prompt in test.batch.prompt[0]:
         edges, source, target = read(words(task, prompt))
-        found = distances(edges, source)
-        assert (found.get(target), len(found)) in {(6, 12), (None, 6)}
+        reached = distances(edges, source)
+        assert (reached.get(target), len(reached)) in {(6, 12), (None, 6)}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -207,16 +207,16 @@ STAGES = {
 def kinds(task: Cycles, seeds: list[int], stages: list[int], rows: int) -> list[Counter[tuple[int, str]]]:
     """For each seed, how often its training rows have each length with each label."""
     batch = task.sample_staged(Stream(torch.tensor(seeds), "data", torch.tensor(1)), rows, torch.tensor(stages))
-    found = []
+    counts = []
     for seed in batch.tokens:
         counted = Counter[tuple[int, str]]()
         for row in seed:
-            said = words(task, row)
-            edges, source, target = read(said[: said.index("?") + 3])
+            row_words = words(task, row)
+            edges, source, target = read(row_words[: row_words.index("?") + 3])
             reached = distances(edges, source)
             counted[(reached[target], "1") if target in reached else (len(reached), "0")] += 1
-        found.append(counted)
-    return found
+        counts.append(counted)
+    return counts
 
 
 @pytest.mark.parametrize("form", [("none", "mask"), ("inductive", "mask"), ("inductive", "transition")])

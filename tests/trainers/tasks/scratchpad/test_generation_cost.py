@@ -61,17 +61,17 @@ def test_passes_are_the_tokens_that_pass(monkeypatch, model: Counting, name: str
     monkeypatch.setattr(generate, "_all_ended", lambda going: False)  # as on a GPU: all write to the end
     task, keeps = tasks()[name], type(model) is Counting
     tokens, rows = counted(task, model)
-    found = count_passes(
+    passes = count_passes(
         map(task.widths, task.lengths), by_state=task.scratchpad == INDUCTIVE, cached=keeps, cost=lambda among: 1.0
     )
     if name == "no question" and not keeps:
-        assert tokens / rows <= found < 1.3 * tokens / rows
+        assert tokens / rows <= passes < 1.3 * tokens / rows
     else:
-        assert found == pytest.approx(tokens / rows)
+        assert passes == pytest.approx(tokens / rows)
     if keeps:
-        assert task.passes == found < 3
+        assert task.passes == passes < 3
     monkeypatch.setattr(type(model), "count_operations", lambda self, task, rows, positions: 5.0 * rows * positions)
-    assert task.passes_with(model) == pytest.approx(found), "tokens alone count where no attention does"
+    assert task.passes_with(model) == pytest.approx(passes), "tokens alone count where no attention does"
 
 
 def test_the_text_of_the_benchmark_costs_what_it_was_measured_to() -> None:

@@ -20,8 +20,8 @@ def edges_of(graph: Graph, seed: int, row: int) -> list[tuple[int, int]]:
 
 
 def pairs_at(edges: list[tuple[int, int]], wanted: int, nodes: int) -> list[tuple[int, int]]:
-    found = [(a, b, distances(edges, a).get(b, -1)) for a in range(nodes) for b in range(nodes)]
-    return [(a, b) for a, b, steps in found if steps == (wanted or -1)]
+    pairs = [(a, b, distances(edges, a).get(b, -1)) for a in range(nodes) for b in range(nodes)]
+    return [(a, b) for a, b, steps in pairs if steps == (wanted or -1)]
 
 
 @pytest.mark.parametrize("take", [3, 24, draws.library.MAX_ENTRIES, draws.library.MAX_ENTRIES + 1])
@@ -35,9 +35,9 @@ def test_names_are_all_different_and_every_one_occurs(take: int) -> None:
 
 
 def test_distinct_numbers_of_several_dimensions_differ_in_the_last_one() -> None:
-    found = draw_distinct(STREAM, 5, (40, 3, 6), 7)
-    assert found.shape == (2, 40, 3, 6)
-    assert all(len(set(row)) == 6 for row in found.flatten(0, 2).tolist())
+    numbers = draw_distinct(STREAM, 5, (40, 3, 6), 7)
+    assert numbers.shape == (2, 40, 3, 6)
+    assert all(len(set(row)) == 6 for row in numbers.flatten(0, 2).tolist())
 
 
 def test_edges_are_shuffled_and_those_that_do_not_count_stay_behind() -> None:
@@ -103,8 +103,8 @@ def test_planted_graphs_have_every_distance(farthest: int) -> None:
     for edges in range(farthest, farthest + 15):
         graph = list(make_planted_graph(7, edges, farthest))
         assert len(set(graph)) == edges
-        found = distances(graph, 0)
-        assert all(found[step] == step for step in range(farthest + 1)) and 6 not in found
+        steps = distances(graph, 0)
+        assert all(steps[step] == step for step in range(farthest + 1)) and 6 not in steps
 
 
 def test_the_first_pair_counts_and_none_is_said() -> None:

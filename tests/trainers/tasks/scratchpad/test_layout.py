@@ -42,44 +42,44 @@ class Row:
     start: int | None = START
     tokens: list[Token] = field(default_factory=list)
 
-    def role(self, place: int) -> int:
-        return GIVEN if place < (len(self.question) if self.given is None else self.given) else ANSWER
+    def role(self, position: int) -> int:
+        return GIVEN if position < (len(self.question) if self.given is None else self.given) else ANSWER
 
     def shared(self) -> list[Token]:
-        found = [Token(token, place, 0, self.role(place)) for place, token in enumerate(self.question)]
-        return found + ([Token(self.start, len(found))] if self.start is not None else [])
+        tokens = [Token(token, position, 0, self.role(position)) for position, token in enumerate(self.question)]
+        return tokens + ([Token(self.start, len(tokens))] if self.start is not None else [])
 
-    def said(self, state: int, first: int, group: int = 0, *, copy: bool = False) -> list[Token]:
-        found = []
-        for place, token in enumerate(self.states[state]):
-            role = self.role(place) if not self.question and state == 0 else ANSWER
-            found.append(Token(token, first + place, group, COPY if copy else role, state))
-        return found
+    def make_state_tokens(self, state: int, first: int, group: int = 0, *, copy: bool = False) -> list[Token]:
+        tokens = []
+        for position, token in enumerate(self.states[state]):
+            role = self.role(position) if not self.question and state == 0 else ANSWER
+            tokens.append(Token(token, first + position, group, COPY if copy else role, state))
+        return tokens
 
     def full(self, shift: int = 0) -> list[Token]:
-        found = self.shared()
+        tokens = self.shared()
         for state in range(len(self.states)):
-            found += self.said(state, shift + len(found))
-        return found
+            tokens += self.make_state_tokens(state, shift + len(tokens))
+        return tokens
 
     def masked(self, fix: bool) -> list[Token]:
-        found, alone = self.shared(), not self.question
-        begin = len(found)
-        found += self.said(0, begin, 2 if alone and fix else 1)
+        tokens, alone = self.shared(), not self.question
+        begin = len(tokens)
+        tokens += self.make_state_tokens(0, begin, 2 if alone and fix else 1)
         for state in range(1, len(self.states)):
             if not (alone and state == 1):
-                found += self.said(state - 1, begin, state + 1, copy=True)
-            found += self.said(state, begin + len(self.states[state - 1]), state + 1)
-        return found
+                tokens += self.make_state_tokens(state - 1, begin, state + 1, copy=True)
+            tokens += self.make_state_tokens(state, begin + len(self.states[state - 1]), state + 1)
+        return tokens
 
     def transition(self, state: int) -> list[Token]:
-        found, begin = self.shared(), len(self.shared())
+        tokens, begin = self.shared(), len(self.shared())
         if state >= len(self.states):
             return []
         if state:
-            found = [Token(one.token, one.id, role=COPY) for one in found]
-            found += self.said(state - 1, begin, copy=True)
-        return found + self.said(state, len(found))
+            tokens = [Token(token.token, token.id, role=COPY) for token in tokens]
+            tokens += self.make_state_tokens(state - 1, begin, copy=True)
+        return tokens + self.make_state_tokens(state, len(tokens))
 
 
 def text_of(rows: list[Row], spare: int = 0) -> Text:
@@ -106,9 +106,9 @@ def text_of(rows: list[Row], spare: int = 0) -> Text:
 def read(rows: TokenRows, row: int, count: int) -> list[Token]:
     """The first tokens of a row; what follows is pads."""
     names = ("token", "id", "group", "role", "state")
-    found = {name: rows.join_attribute(name, -7)[0, row].tolist() for name in names}
-    assert all(set(values[count:]) <= {-7} for values in found.values())
-    return [Token(*values) for values in zip(*(found[name][:count] for name in names), strict=True)]
+    attributes = {name: rows.join_attribute(name, -7)[0, row].tolist() for name in names}
+    assert all(set(values[count:]) <= {-7} for values in attributes.values())
+    return [Token(*values) for values in zip(*(attributes[name][:count] for name in names), strict=True)]
 
 
 tokens = st.lists(st.integers(1, 9), min_size=1, max_size=4)
@@ -140,25 +140,25 @@ def test_rows_are_what_a_slow_reading_makes_of_them(rows: list[Row], spare: int,
         )
         for state in range(text.states.shape[2]):
             wanted = row.transition(state)
-            found = read(make_transition_rows(text, start, 40, torch.full((1, len(rows)), state)), number, len(wanted))
-            assert [_plain(one) for one in found] == [_plain(one) for one in wanted]
+            tokens = read(make_transition_rows(text, start, 40, torch.full((1, len(rows)), state)), number, len(wanted))
+            assert [_plain(token) for token in tokens] == [_plain(token) for token in wanted]
 
 
 def _grouped(wanted: list[Token], row: Row) -> list[Token]:
     """Whole rows keep the numbers of groups, which nothing uses."""
-    for one in wanted:
-        one.group = one.state + 1
+    for token in wanted:
+        token.group = token.state + 1
     return wanted
 
 
-def _plain(one: Token) -> tuple[int, ...]:
-    return one.token, one.id, one.role
+def _plain(token: Token) -> tuple[int, ...]:
+    return token.token, token.id, token.role
 
 
 def test_the_worked_example_of_parity() -> None:
     symbols = " :#.0123456789_=[],"
-    said = ("[00]1,1#", "[01]1,0#", "[03]1,1#", "[06]_,1.")
-    text = text_of([Row([*map(symbols.index, "11_1__=")], [[*map(symbols.index, state)] for state in said])])
+    states = ("[00]1,1#", "[01]1,0#", "[03]1,1#", "[06]_,1.")
+    text = text_of([Row([*map(symbols.index, "11_1__=")], [[*map(symbols.index, state)] for state in states])])
     widths, start = Widths(7, 1, (8,) * 4), symbols.index(":")
     assert (widths.full, widths.masked, widths.transition) == (40, 64, 24)
     whole = "".join(symbols[token] for token in make_full_rows(text, start, 40).tokens()[0, 0])

@@ -40,10 +40,10 @@ def solved(canvas: str) -> str:
     state, written = "", ":"
     while not state.endswith("."):
         before, parity = (int(state[1:3]), int(state[6])) if state else (-1, 0)
-        place = next((i for i in range(before + 1, len(cells)) if cells[i] != "_"), len(cells))
-        bit = cells[place] if place < len(cells) else "_"
+        position = next((i for i in range(before + 1, len(cells)) if cells[i] != "_"), len(cells))
+        bit = cells[position] if position < len(cells) else "_"
         parity = parity ^ (bit == "1")
-        state = f"[{place:02}]{bit},{parity}" + ("." if place == len(cells) else "#")
+        state = f"[{position:02}]{bit},{parity}" + ("." if position == len(cells) else "#")
         written += state
     return written
 
@@ -61,7 +61,7 @@ def prefixes(row: str) -> str:
 class Oracle(Writer):
     """Writes what a solver says of each prompt."""
 
-    def __init__(self, solver: Solver, spoil: Callable[[int, str], str] = lambda row, said: said) -> None:
+    def __init__(self, solver: Solver, spoil: Callable[[int, str], str] = lambda row, text: text) -> None:
         super().__init__(len(SYMBOLS), lambda row, prompt: tokens(spoil(row, solver(text_of(prompt)))))
 
 
@@ -87,25 +87,25 @@ CASES: dict[str, tuple[ScratchpadTask, Solver]] = {
 def test_who_applies_the_rule_to_the_question_is_right_at_every_length(case: str) -> None:
     task, solver = CASES[case]
     for test in batches_of(task):
-        found = scores(task, test, Oracle(solver))
-        assert set(found) | {"steps_to_exact_match"} == set(task.metrics)
-        assert {value for name, value in found.items() if not name.endswith("_loss")} == {1.0}
+        values = scores(task, test, Oracle(solver))
+        assert set(values) | {"steps_to_exact_match"} == set(task.metrics)
+        assert {value for name, value in values.items() if not name.endswith("_loss")} == {1.0}
 
 
-def cut(row: int, said: str) -> str:
-    return said[:-1]
+def cut(row: int, text: str) -> str:
+    return text[:-1]
 
 
-def wrong_digit(row: int, said: str) -> str:
-    return said[:7] + ("1" if said[7] == "0" else "0") + said[8:]  # the first running parity
+def wrong_digit(row: int, text: str) -> str:
+    return text[:7] + ("1" if text[7] == "0" else "0") + text[8:]  # the first running parity
 
 
-def wrong_place(row: int, said: str) -> str:
-    return said[:2] + ("9" if said[2] == "0" else "0") + said[3:]  # the answer stays right
+def wrong_place(row: int, text: str) -> str:
+    return text[:2] + ("9" if text[2] == "0" else "0") + text[3:]  # the answer stays right
 
 
-def more(row: int, said: str) -> str:
-    return said[:-1] + "#" if len(said) > 2 else "0" + said
+def more(row: int, text: str) -> str:
+    return text[:-1] + "#" if len(text) > 2 else "0" + text
 
 
 @pytest.mark.parametrize("spoil", [cut, wrong_digit, wrong_place, more])
@@ -113,8 +113,8 @@ def more(row: int, said: str) -> str:
 def test_what_is_not_the_whole_scratchpad_is_refused(case: str, spoil: Callable[[int, str], str]) -> None:
     task, solver = CASES[case]
 
-    def some(row: int, said: str) -> str:
-        return spoil(row, said) if row < 10 else said
+    def some(row: int, text: str) -> str:
+        return spoil(row, text) if row < 10 else text
 
     for test in batches_of(task):
         assert scores(task, test, Oracle(solver, some))["exact_match"] == 0.75
@@ -122,7 +122,7 @@ def test_what_is_not_the_whole_scratchpad_is_refused(case: str, spoil: Callable[
 
 def test_tokens_states_and_fields_are_counted_behind_the_true_tokens() -> None:
     task, test = Parity(canvas=12, train_bits=4), EvaluationBatch
-    batch = next(one for one in batches_of(task) if one.lengths == (4,)).batch
+    batch = next(test for test in batches_of(task) if test.lengths == (4,)).batch
     assert isinstance(batch, ScratchpadBatch)
 
     class Mistaken(Oracle):
@@ -132,11 +132,11 @@ def test_tokens_states_and_fields_are_counted_behind_the_true_tokens() -> None:
             wrong[:, 20:] = False
             return super().__call__(replace(batch, targets=torch.where(wrong, 0, batch.targets)))
 
-    found = scores(task, test(batch, (4,)), Mistaken(solved))
-    assert found["exact_match"] == found["field_place"] == found["field_bit"] == found["field_form"] == 1.0
-    assert found["state_accuracy"] == pytest.approx(1 - 0.5 / 5)
-    assert found["field_parity"] == pytest.approx(1 - 0.5 / 5)
-    assert found["token_accuracy"] == pytest.approx(1 - 0.5 / 40)
+    values = scores(task, test(batch, (4,)), Mistaken(solved))
+    assert values["exact_match"] == values["field_place"] == values["field_bit"] == values["field_form"] == 1.0
+    assert values["state_accuracy"] == pytest.approx(1 - 0.5 / 5)
+    assert values["field_parity"] == pytest.approx(1 - 0.5 / 5)
+    assert values["token_accuracy"] == pytest.approx(1 - 0.5 / 40)
 
 
 @pytest.mark.parametrize("case", ["inductive", "full", "none"])
@@ -159,10 +159,10 @@ def test_training_is_on_few_bits_and_the_answer_is_that_of_the_rule() -> None:
     (batch,) = task.sample(Stream(torch.tensor([2]), "data", torch.tensor(1)), 200)
     seen = set()
     for row in range(200):
-        said = "".join(task.format_row(batch, row)[0])
-        question = said.split(":")[0]
+        text = "".join(task.format_row(batch, row)[0])
+        question = text.split(":")[0]
         seen.add(7 - question.count("_"))
-        assert (question + solved(question)).startswith(said)
+        assert (question + solved(question)).startswith(text)
     assert seen == {1, 2, 3}
 
 
@@ -170,12 +170,12 @@ def test_the_test_inputs_of_a_seed_come_from_its_eval_stream(member) -> None:
     task = Parity(canvas=5, train_bits=2)
     config: MemberConfig = replace(member(7, evaluation={"samples": 6, "lengths": [2, 4]}), task=task)
     pack = Pack([replace(config, model=build("model", {"name": "decoder", "layers": 1, "width": 8, "heads": 2}))], CPU)
-    found = [test.batch.tokens for test in draw_evaluation_inputs(pack)]
+    tested = [test.batch.tokens for test in draw_evaluation_inputs(pack)]
     stream = Stream(torch.tensor([7]), "eval", torch.tensor(0))
     wanted = [test.batch.tokens for test in task.evaluation_batches(stream, 6, (2, 4))]
-    assert all(torch.equal(*two) for two in zip(found, wanted, strict=True))
+    assert all(torch.equal(*two) for two in zip(tested, wanted, strict=True))
     trained = task.sample(Stream(torch.tensor([7]), "data", torch.tensor(0)), 6)[0].tokens
-    assert not torch.equal(found[0][..., :5], trained[..., :5])
+    assert not torch.equal(tested[0][..., :5], trained[..., :5])
 
 
 @pytest.mark.parametrize("form", ["mask", "transition"])
@@ -204,12 +204,12 @@ def test_steps_to_the_first_solved_evaluation() -> None:
 
 def test_the_first_rows_of_a_seed_stay() -> None:
     """Sweeps are compared over years: the same seed has the same rows for good."""
-    found = []
+    rows = []
     for task in (Parity(canvas=6, train_bits=3), HalfParity(size=4)):
         (batch,) = task.sample(Stream(torch.tensor([0]), "data", torch.tensor(1)), 1)
         test = next(iter(task.evaluation_batches(Stream(torch.tensor([0]), "eval", torch.tensor(0)), 1, (1,)))).batch
-        found += ["".join(task.format_row(of, 0)[0]) for of in (batch, test)]
-    assert found == [
+        rows += ["".join(task.format_row(of, 0)[0]) for of in (batch, test)]
+    assert rows == [
         "0__10_=:[00]0,0#[00]0,0#[03]1,1#[03]1,1#[04]0,1#[04]0,1#[06]_,1",
         "1_____=:[00]1,1#[00]1,1#[06]_,1",
         "01100100=0100",

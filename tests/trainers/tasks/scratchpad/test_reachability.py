@@ -35,11 +35,11 @@ def test_training_rows_are_right_and_have_every_distance_as_often_as_they_should
     (batch,) = task.sample(DATA, 800)
     seen = Counter[int]()
     for row in batch.tokens[0]:
-        said = words(task, row)
-        assert [*said[-1:], "."] == answer(said[:-1], "none") and len(said) == 4 * task.edges + 5
-        edges, _, _ = read(said[:-1])
+        row_words = words(task, row)
+        assert [*row_words[-1:], "."] == answer(row_words[:-1], "none") and len(row_words) == 4 * task.edges + 5
+        edges, _, _ = read(row_words[:-1])
         assert len(set(edges)) == task.edges and all(tail != head for tail, head in edges)
-        seen[distance(said[:-1])] += 1
+        seen[distance(row_words[:-1])] += 1
     assert set(seen) == set(range(task.farthest + 1))
     for steps, count in seen.items():
         each = 400 if steps == 0 else 400 / task.farthest
@@ -103,7 +103,7 @@ def test_metrics_of_both_distributions_are_recorded(member) -> None:
     }
     pack = Pack([member(0, **changes)], torch.device("cpu"))
     names, values = evaluate(pack, TrainingState.make_initial(pack))
-    there = {name: values[0, 0, place] for place, name in enumerate(names)}
+    there = {name: values[0, 0, column] for column, name in enumerate(names)}
     assert pack.lengths == (1, 2, 3)
     for name in ("exact_match", "connected", "unconnected"):
         assert [value == value for value in there[name].tolist()] == [True, True, False]
@@ -112,4 +112,5 @@ def test_metrics_of_both_distributions_are_recorded(member) -> None:
 
 def test_probes_may_use_all_nodes_or_be_none() -> None:
     assert task_of(**{**SMALL, "probes": [4], "other_cycles": [0]}).cycle_sizes(4) == ((4, 4), (8,))
-    assert [one.name for one in task_of(**{**SMALL, "probes": [], "other_cycles": []}).distributions] == ["random"]
+    task = task_of(**{**SMALL, "probes": [], "other_cycles": []})
+    assert [distribution.name for distribution in task.distributions] == ["random"]

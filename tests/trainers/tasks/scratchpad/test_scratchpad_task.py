@@ -66,9 +66,9 @@ def trained(logits: Tensor, batch: Batch) -> Tensor:
 def test_a_masked_row_says_what_its_transitions_say(variant) -> None:
     pack, task, text = variant
     row = whole_row(task, text)
-    apart = [trained(logits_of(pack, one), one) for one in each_transition(task, text)]
-    together = trained(logits_of(pack, row), row).split([len(one) for one in apart])
-    distance = [float((one - two).abs().max()) for one, two in zip(together, apart, strict=True)]
+    apart = [trained(logits_of(pack, transition), transition) for transition in each_transition(task, text)]
+    together = trained(logits_of(pack, row), row).split([len(logits) for logits in apart])
+    distance = [float((joined - alone).abs().max()) for joined, alone in zip(together, apart, strict=True)]
     if task.asks or task.fix_first_state:
         assert max(distance) < 1e-10
     else:  # the second state sees nothing of the first one but its mark
@@ -82,10 +82,10 @@ def test_the_gradient_of_a_masked_row_is_that_of_its_transitions(variant) -> Non
     theta = TrainingState.make_initial(pack).theta.requires_grad_()
 
     def gradient(batches: list[Batch]) -> tuple[Tensor, float]:
-        found = [compute_losses(pack, theta, batch, None, torch.tensor(1)) for batch in batches]
-        total = sum(loss.sum() for loss, _ in found)
+        losses = [compute_losses(pack, theta, batch, None, torch.tensor(1)) for batch in batches]
+        total = sum(loss.sum() for loss, _ in losses)
         assert isinstance(total, Tensor)
-        return torch.autograd.grad(total, theta)[0], float(sum(weight.sum() for _, weight in found))
+        return torch.autograd.grad(total, theta)[0], float(sum(weight.sum() for _, weight in losses))
 
     (row, of_row), (split, of_split) = gradient([whole_row(task, text)]), gradient([*each_transition(task, text)])
     assert of_row == of_split > 0
@@ -114,12 +114,12 @@ class Grid:
     sites: tuple[int, int]
 
     def bits(self, site: int, shape: tuple[int, ...]) -> Tensor:
-        one, two = self.sizes
-        row = torch.arange(one * two)
+        count, other_count = self.sizes
+        row = torch.arange(count * other_count)
         if site == self.sites[0]:
-            return (((row // two) * 2 + 1) * 2**31 // one)[None]
+            return (((row // other_count) * 2 + 1) * 2**31 // count)[None]
         if site == self.sites[1]:
-            return (((row % two) * 2 + 1) * 2**31 // two)[None]
+            return (((row % other_count) * 2 + 1) * 2**31 // other_count)[None]
         letters = torch.arange(math.prod(shape[1:])) % 4  # the same word in each row
         return (letters << 30).expand(1, *shape)
 
@@ -145,11 +145,11 @@ def test_single_transitions_are_on_average_the_masked_rows(member) -> None:
 
 
 def read(task: Shrinking, batch: Batch) -> list[tuple[str, str]]:
-    found = []
+    texts = []
     for row in range(batch.tokens.shape[1]):
         tokens, targets = task.format_row(batch, row)
-        found.append(("".join(tokens), "".join(targets)))
-    return found
+        texts.append(("".join(tokens), "".join(targets)))
+    return texts
 
 
 def counted(task: Shrinking, rows: int, steps: int = 1) -> Counter[int]:
@@ -177,23 +177,23 @@ def test_training_lengths_follow_their_law(form: str, slices: int) -> None:
 def test_split_rows_are_all_transitions_of_examples_one_after_the_other() -> None:
     task = Shrinking(longest=4, row_form="split")
     (batch,) = task.training_batches(Stream(torch.tensor([5]), "data", torch.tensor(1)), 60)
-    found = read(task, batch)
-    begins = [place for place, (tokens, _) in enumerate(found) if tokens.split(":")[1].count("#") < 2]
+    texts = read(task, batch)
+    begins = [number for number, (tokens, _) in enumerate(texts) if tokens.split(":")[1].count("#") < 2]
     seen, first = [], None
-    for place, (tokens, targets) in enumerate(found):
+    for row, (tokens, targets) in enumerate(texts):
         question = tokens.split("=")[0]
-        said = targets.replace("~", "").replace("=", "").replace(":", "")
-        seen.append((question, said))
-        first = place if first is None and targets.startswith(question[1:] + "=") else first
+        state_text = targets.replace("~", "").replace("=", "").replace(":", "")
+        seen.append((question, state_text))
+        first = row if first is None and targets.startswith(question[1:] + "=") else first
     assert begins and first is not None
-    place = first
-    while place < len(found):
-        question = seen[place][0]
+    row = first
+    while row < len(texts):
+        question = seen[row][0]
         states = [question[lost:] + "#" for lost in range(1, len(question))] + ["."]
-        for number, state in enumerate(states[: len(found) - place]):
-            assert seen[place + number][0] == question
-            assert seen[place + number][1].endswith(state)
-        place += len(states)
+        for number, state in enumerate(states[: len(texts) - row]):
+            assert seen[row + number][0] == question
+            assert seen[row + number][1].endswith(state)
+        row += len(states)
 
 
 def test_each_row_of_a_window_is_any_transition_by_the_law() -> None:
@@ -253,20 +253,20 @@ def test_losses_of_states_and_of_the_question_are_apart(member, asks: bool) -> N
     batch = test.batch
     logits = logits_of(pack, batch)
     rows = task.score_rows(logits, batch, (4,))
-    found = task.reduce(rows, batch, (4,))
+    metrics = task.reduce(rows, batch, (4,))
     logs = torch.log_softmax(logits, dim=-1)
     states, questions = [], []
     for row in range(6):
-        for place in range(batch.tokens.shape[-1]):
-            if batch.weight[0, row, place] > 0:
-                of = states if batch.state[0, row, place] >= 0 else questions
-                of.append(float(-logs[0, row, place, batch.targets[0, row, place]]))
+        for position in range(batch.tokens.shape[-1]):
+            if batch.weight[0, row, position] > 0:
+                of = states if batch.state[0, row, position] >= 0 else questions
+                of.append(float(-logs[0, row, position, batch.targets[0, row, position]]))
     assert len(states) > 6 * 4 and len(questions) == 6 * (5 if asks else 0)
-    assert float(found["state_loss"]) == pytest.approx(sum(states) / len(states))
+    assert float(metrics["state_loss"]) == pytest.approx(sum(states) / len(states))
     if asks:
-        assert float(found["question_loss"]) == pytest.approx(sum(questions) / len(questions))
+        assert float(metrics["question_loss"]) == pytest.approx(sum(questions) / len(questions))
     else:
-        assert found["question_loss"].isnan().all(), "the one token of the question is given"
+        assert metrics["question_loss"].isnan().all(), "the one token of the question is given"
     total, weight = task.loss(logits, batch)
     assert float(total) == pytest.approx(sum(states) + sum(questions)) and float(weight) == len(states + questions)
     pieces = [
@@ -274,9 +274,9 @@ def test_losses_of_states_and_of_the_question_are_apart(member, asks: bool) -> N
         for some in (slice(0, 2), slice(2, 6))
     ]
     joined = task.reduce({name: torch.cat([piece[name] for piece in pieces], dim=1) for name in rows}, batch, (4,))
-    assert float(joined["state_loss"]) == pytest.approx(float(found["state_loss"]))
+    assert float(joined["state_loss"]) == pytest.approx(float(metrics["state_loss"]))
     unasked = Shrinking(asks=asks, loss_on_question=False)
     assert "question_loss" not in unasked.metrics and "question_loss" in task.metrics
     (other,) = unasked.evaluation_batches(Stream(torch.tensor([1]), "eval", torch.tensor(0)), 6, (4,))
     alone = unasked.reduce(unasked.score_rows(logits, other.batch, (4,)), other.batch, (4,))
-    assert "question_loss" not in alone and torch.equal(alone["state_loss"], found["state_loss"])
+    assert "question_loss" not in alone and torch.equal(alone["state_loss"], metrics["state_loss"])

@@ -23,7 +23,7 @@ CANVAS = 6
 
 def rows_of(text: Text) -> list[tuple[str, list[str]]]:
     """The question and the states of each row of each seed; what does not count is pads."""
-    found = []
+    rows = []
     for seed in range(len(text.question)):
         for row in range(text.question.shape[1]):
             question = text.question[seed, row, : text.question_length[seed, row]]
@@ -31,16 +31,16 @@ def rows_of(text: Text) -> list[tuple[str, list[str]]]:
             for state, length in zip(text.states[seed, row], text.state_length[seed, row].tolist(), strict=True):
                 assert (state[length:] == TOKEN[PAD]).all()
                 states += [text_of(state[:length].tolist())] if length else []
-            found.append((text_of(question.tolist()), states))
-    return found
+            rows.append((text_of(question.tolist()), states))
+    return rows
 
 
 def following(state: str, after: Callable[[str], str]) -> list[str]:
     """The states after a state ("" for the first one), each worked out from the one before."""
-    found = list[str]()
+    states = list[str]()
     while state := after(state):
-        found.append(state)
-    return found
+        states.append(state)
+    return states
 
 
 def test_the_rules_are_the_papers() -> None:
@@ -122,7 +122,7 @@ def test_digits_are_equally_likely_and_the_leading_one_is_no_zero() -> None:
     numbers = draw_operands(Stream(torch.arange(4), "data", torch.tensor(1)), 0, torch.full((4, 2000), 2), 4)
     for digits in (numbers.first, numbers.second):
         assert digits[..., 2:].sum() == 0
-        units, tens = (Counter(digits[..., place].flatten().tolist()) for place in (0, 1))
+        units, tens = (Counter(digits[..., column].flatten().tolist()) for column in (0, 1))
         assert set(units) == set(range(10)) and set(tens) == set(range(1, 10))
         assert sum((n - 800) ** 2 / 800 for n in units.values()) < 27.9  # one in a thousand, nine degrees of freedom
         assert sum((n - 8000 / 9) ** 2 / (8000 / 9) for n in tens.values()) < 26.1

@@ -117,16 +117,16 @@ def test_training_has_digits_in_proportion_to_their_number(name: str, scratchpad
 
 def answers_of(name: str, task: Sums, batch: SumBatch) -> list[str]:
     """The answer to every prompt, worked out on characters, with other filler than the batch has."""
-    source, found = random.Random(5), []
+    source, answers = random.Random(5), []
     for prompt, answer in zip(batch.prompt.flatten(0, 1).tolist(), batch.answer.flatten(0, 1).tolist(), strict=True):
         if task.scratchpad == "none":
             numbers = [part.rsplit("$", 1)[-1].replace("_", "") for part in text_of(prompt)[:-1].split("+")]
             total = str(sum(map(int, numbers)))
-            found.append(f"{total if name == 'random_space_addition' else total.zfill(len(numbers[0]) + 1)}.")
+            answers.append(f"{total if name == 'random_space_addition' else total.zfill(len(numbers[0]) + 1)}.")
         else:
-            found.append(ANSWERS[name](text_of(prompt), task.canvas, source))
-            assert len(found[-1]) == len(text_of(answer).rstrip())
-    return found
+            answers.append(ANSWERS[name](text_of(prompt), task.canvas, source))
+            assert len(answers[-1]) == len(text_of(answer).rstrip())
+    return answers
 
 
 def scores_of(task: Sums, batch: SumBatch, texts: list[str], length: int) -> dict[str, float]:

@@ -41,15 +41,15 @@ class Shrinking(ScratchpadTask):
     def written(self, letters_SBN: Tensor, length_SB: Tensor) -> Text:
         """Rows of given words."""
         longest, count = letters_SBN.shape[-1], length_SB[..., None]
-        place = torch.arange(longest + 1)
+        positions = torch.arange(longest + 1)
         padded = torch.nn.functional.pad(letters_SBN, (0, longest + 1))
         equals, mark, end = (SYMBOLS.index(symbol) for symbol in "=#.")
-        question = torch.where(place < count, padded[..., : longest + 1], equals)
+        question = torch.where(positions < count, padded[..., : longest + 1], equals)
         states, lengths = [], []
         for lost in range(1 if self.asks else 0, longest + 1):
             left = count - lost
-            letters = torch.where(place < left, padded[..., lost : lost + longest + 1], 0)
-            states.append(torch.where(place == left, torch.where(left == 0, end, mark), letters))
+            letters = torch.where(positions < left, padded[..., lost : lost + longest + 1], 0)
+            states.append(torch.where(positions == left, torch.where(left == 0, end, mark), letters))
             lengths.append(torch.where(left >= 0, left + 1, 0)[..., 0])
         tokens, length = torch.stack(states, dim=2), torch.stack(lengths, dim=2)
         return Text(
@@ -58,5 +58,5 @@ class Shrinking(ScratchpadTask):
             states=tokens,
             state_length=length,
             given=None if self.asks else 1,
-            field=torch.where(place < length[..., None] - 1, 0, 1),
+            field=torch.where(positions < length[..., None] - 1, 0, 1),
         )

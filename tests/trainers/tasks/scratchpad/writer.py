@@ -21,11 +21,11 @@ class Writer:
     def generate(
         self, prompt_MBP: Tensor, decoding: Decoding, *, max_tokens: int, draw: int = 0, draws: int | None = None
     ) -> Tensor:
-        found = torch.full((*prompt_MBP.shape[:2], max_tokens), decoding.pad)
+        tokens = torch.full((*prompt_MBP.shape[:2], max_tokens), decoding.pad)
         for row, prompt in enumerate(prompt_MBP.flatten(0, 1)):
-            said = torch.tensor(self.answer(row, prompt)[:max_tokens])
-            found.flatten(0, 1)[row, : len(said)] = said
-        return found
+            answer = torch.tensor(self.answer(row, prompt)[:max_tokens])
+            tokens.flatten(0, 1)[row, : len(answer)] = answer
+        return tokens
 
     def generate_by_state(
         self,
