@@ -22,7 +22,7 @@ DECODER = Decoder(layers=1, width=8, heads=2, dropout=0.3, position="learned")
 def sliced(member, count: int, task=None, model=DECODER, seeds=(0, 1), **changes) -> Pack:
     settings = {"training__dtype": "float64", "training__batch_size": 10, **changes}
     plain = [member(seed, training__accumulation=count, **settings) for seed in seeds]
-    return Pack([replace(one, task=task or Last(), model=model) for one in plain], CPU)
+    return Pack([replace(config, task=task or Last(), model=model) for config in plain], CPU)
 
 
 def gradient(pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
@@ -34,8 +34,8 @@ def gradient(pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("task", [Last(), Ragged(), Ragged(two=True)], ids=["last", "ragged", "two widths"])
 def test_slices_have_the_gradient_of_the_whole(member, count: int, task) -> None:
     whole, parts = (gradient(sliced(member, n, task)) for n in (1, count))
-    for one, other in zip(whole, parts, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+    for expected, actual in zip(whole, parts, strict=True):
+        torch.testing.assert_close(expected, actual, rtol=1e-12, atol=1e-14)
 
 
 def test_a_ragged_loss_counts_every_position_once(member) -> None:

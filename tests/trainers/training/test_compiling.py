@@ -74,10 +74,10 @@ def test_what_is_compiled_is_not_waited_for(tmp_path, monkeypatch) -> None:
         pass
 
 
-@pytest.mark.parametrize("place", ["cache", "elsewhere"])
-def test_half_a_library_in_the_cache_is_made_again_and_no_other_file_is_touched(tmp_path, monkeypatch, place) -> None:
+@pytest.mark.parametrize("folder", ["cache", "elsewhere"])
+def test_half_a_library_in_the_cache_is_made_again_and_no_other_file_is_touched(tmp_path, monkeypatch, folder) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    library, calls = tmp_path / place / "a.main.so", []
+    library, calls = tmp_path / folder / "a.main.so", []
     library.parent.mkdir()
     library.touch()
 
@@ -86,7 +86,7 @@ def test_half_a_library_in_the_cache_is_made_again_and_no_other_file_is_touched(
         if library.exists():
             raise RuntimeError(f"InductorError: ImportError: {library}: file too short")
 
-    if place == "cache":
+    if folder == "cache":
         compile_or_load(program, 3)
         assert calls == [3, 3] and not library.exists()
     else:
@@ -141,11 +141,11 @@ def test_one_program_serves_packs_of_all_sizes(member, changes) -> None:
     compiled(first, state, batches)
     for seeds in [(0, 0), (0, 1), (4, 1, 1, 2), (1, 2, 3, 4, 5)]:
         pack = Pack([member(seed, **changes) for seed in seeds], CPU)
-        one, other = TrainingState.make_initial(pack), TrainingState.make_initial(pack)
-        batches = make_contiguous_batches(pack, sample_batches(pack, one.step + 1, 4))
-        compiled(pack, one, batches)
-        train_step(pack, other, batches)
-        torch.testing.assert_close(one.theta, other.theta)
+        compiled_state, eager_state = TrainingState.make_initial(pack), TrainingState.make_initial(pack)
+        batches = make_contiguous_batches(pack, sample_batches(pack, compiled_state.step + 1, 4))
+        compiled(pack, compiled_state, batches)
+        train_step(pack, eager_state, batches)
+        torch.testing.assert_close(compiled_state.theta, eager_state.theta)
     assert len(calls) == 1
 
 

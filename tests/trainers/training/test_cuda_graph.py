@@ -103,8 +103,8 @@ def test_batches_of_other_shapes_are_recorded_apart_in_one_pool(cuda, state):
 def test_a_record_has_batches_of_its_own(cuda, state):
     """The one that was recorded is not written over, and what the caller does with it changes nothing."""
     run, second = CudaGraphStep(train_step, pytest.fail), batch(10)
-    for one in (batch(1), second, batch(100)):
-        run(state, [one])
+    for given in (batch(1), second, batch(100)):
+        run(state, [given])
     assert state.theta.item() == 6 * 111 and (second.tokens == 10).all()
     second.tokens.fill_(5000)
     run(state, [batch(1000)])
@@ -134,18 +134,18 @@ class Same(Batch):
 def test_batches_that_differ_in_more_than_numbers_are_recorded_apart(cuda, state, other):
     run = CudaGraphStep(train_step, pytest.fail)
     like = Kinds(other.tokens, other.targets) if isinstance(other, Kinds) and other.kind == "b" else batch(1)
-    for one in (like, other, like, other):
-        run(state, [one])
+    for given in (like, other, like, other):
+        run(state, [given])
     assert state.theta.item() == 24 and state.plain == 2 and len(run.graphs) == 2
 
 
 def test_many_shapes_are_not_all_recorded_which_is_said_once(cuda, state):
-    said = []
-    run = CudaGraphStep(train_step, said.append)
+    warnings = []
+    run = CudaGraphStep(train_step, warnings.append)
     for rows in (*range(1, 11), *range(1, 11)):
         run(state, [batch(1, rows)])
     shapes = f"batches have more than {MAX_GRAPHS} different shapes"
-    assert len(said) == 1 and said[0].endswith(shapes)
+    assert len(warnings) == 1 and warnings[0].endswith(shapes)
     assert state.theta.item() == 2 * 3 * sum(range(1, 11)) and len(cuda.pools) == 8 and state.plain == 12
 
 
@@ -158,13 +158,13 @@ def test_another_state_is_recorded_anew(cuda, state):
 
 def test_what_cannot_be_recorded_goes_on_as_it_is_and_is_said_once(cuda, state):
     cuda.failing = True
-    said = []
-    run = CudaGraphStep(train_step, said.append)
+    warnings = []
+    run = CudaGraphStep(train_step, warnings.append)
     for value in (1, 10, 100):
         run(state, [batch(value)])
     assert state.theta.item() == 6 * 111 and state.plain == 3
     why = "operation not permitted when stream is capturing"
-    assert len(said) == 1 and said[0].endswith(why)
+    assert len(warnings) == 1 and warnings[0].endswith(why)
     cuda.failing, recorded = False, len(cuda.pools)
     again = CudaGraphStep(train_step, pytest.fail)
     for value in (1, 10, 100):

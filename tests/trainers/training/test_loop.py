@@ -41,10 +41,10 @@ def test_chosen_lengths_and_no_evaluation_before_the_end(member, recorder) -> No
 def test_a_chosen_length_has_the_value_it_has_among_all(member, recorder) -> None:
     train([member()], recorder)
     train([member(evaluation__lengths=[7])], recorder)
-    every, one = recorder.evaluations
-    alone = [k for k, metric in enumerate(one.metrics) if metric != "margin_bound"]  # which needs lengths 1 and 2
+    every, single = recorder.evaluations
+    alone = [k for k, metric in enumerate(single.metrics) if metric != "margin_bound"]  # which needs lengths 1 and 2
     np.testing.assert_allclose(
-        every.values_MAKL[:, :, alone, -1], one.values_MAKL[:, :, alone, 0], rtol=1e-5, atol=1e-6
+        every.values_MAKL[:, :, alone, -1], single.values_MAKL[:, :, alone, 0], rtol=1e-5, atol=1e-6
     )
 
 
@@ -79,11 +79,11 @@ def test_training_learns_the_task(member, recorder) -> None:
 
 
 def test_cost_counts_what_is_there(member) -> None:
-    one = member(model__width=8, model__value_width=4)
-    cost = estimate_member_cost(one)
+    config = member(model__width=8, model__value_width=4)
+    cost = estimate_member_cost(config)
     assert cost.parameters == 2 * 8 * 8 + 2 * 8 * 8 + 2 * 8 * 4
     assert cost.bytes_per_member > 4 * 5 * cost.parameters and cost.flops_per_step > 0
-    assert 0 < measure_seconds_per_step(one, 2, seconds=0.05) < 5
+    assert 0 < measure_seconds_per_step(config, 2, seconds=0.05) < 5
 
 
 def test_rows_evaluated_in_pieces_give_the_same_curves(member, monkeypatch) -> None:
@@ -147,7 +147,7 @@ def test_checkpoints_and_weights_carry_the_names_of_the_members(member, recorder
     members = [member(3), member(4, training__learning_rate=0.1)]
     kept, stored = tmp_path / "weights", tmp_path / "checkpoints"
     train(members, recorder, ids=ids, checkpoints=Checkpoints(folder=stored, every_steps=40), weights=kept)
-    names = ids or [(one.config_id, one.seed) for one in members]
+    names = ids or [(config.config_id, config.seed) for config in members]
     assert headers(stored) == [[f"{config_id}/{seed}" for config_id, seed in names]] * 2
     files = [file.name for file in recorder.evaluations[-1].weights]
     prefixes = [f"{config_id}-{seed}-" for config_id, seed in names]
@@ -195,7 +195,9 @@ def test_a_resumed_pack_keeps_the_form_of_its_checkpoint(member, recorder, tmp_p
     newest = max(tmp_path.glob("*.ckpt"))
     assert decode(newest.read_bytes())[0]["compiled"] is compiled
     monkeypatch.setattr(train_module, "should_compile", lambda member, *_, **__: not compiled)
-    assert {one.compiled for one in train(members, recorder, checkpoints=Checkpoints(folder=tmp_path))} == {compiled}
+    assert {result.compiled for result in train(members, recorder, checkpoints=Checkpoints(folder=tmp_path))} == {
+        compiled
+    }
 
 
 @pytest.mark.parametrize("ids", [[("a", 3)], [("a", 3), ("b", 3)], [("a", 3), ("b", 4), ("c", 5)]])

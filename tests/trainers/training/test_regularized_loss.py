@@ -55,10 +55,14 @@ def test_a_weighted_target_counts_as_often() -> None:
     torch.testing.assert_close(sums[0], 2 * sums[1])
 
 
-@pytest.mark.parametrize("own", [{"label_smoothing": 0.1}, {"z_loss": 0.01}, {"label_smoothing": 0.1, "z_loss": 0.01}])
-def test_members_with_other_values_share_a_program_and_keep_their_bits(member: Make, own: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "hyperparameters", [{"label_smoothing": 0.1}, {"z_loss": 0.01}, {"label_smoothing": 0.1, "z_loss": 0.01}]
+)
+def test_members_with_other_values_share_a_program_and_keep_their_bits(
+    member: Make, hyperparameters: dict[str, float]
+) -> None:
     def built(seed: int) -> MemberConfig:
-        return member(seed, **{f"training__{name}": value * (1 + seed) for name, value in own.items()})
+        return member(seed, **{f"training__{name}": value * (1 + seed) for name, value in hyperparameters.items()})
 
     _, state = check_alone(lambda seeds: Pack([built(seed) for seed in seeds], CPU), packs=((7,), (2, 7)), steps=3)
     plain = stepped(Pack([member(seed) for seed in (2, 7)], CPU), 3)

@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 def neighbour(member, draw: random.Random, **changes) -> MemberConfig:
     """Another member of the same structure with hyperparameters of its own; seeds may coincide."""
-    own = {
+    hyperparameters = {
         "training__learning_rate": 10 ** draw.uniform(-4, -1.5),
         "training__weight_decay": draw.uniform(0, 0.2),
         "training__betas": [draw.uniform(0.5, 0.95), draw.uniform(0.9, 0.999)],
@@ -29,7 +29,7 @@ def neighbour(member, draw: random.Random, **changes) -> MemberConfig:
         "model__dropout": draw.uniform(0.01, 0.7),
         "training__averages": averages(draw.uniform(0.5, 0.999), draw.uniform(0.3, 0.8)),
     }
-    return member(draw.randrange(6), **{**changes, **own})
+    return member(draw.randrange(6), **{**changes, **hyperparameters})
 
 
 def averages(decay: float, kappa: float) -> dict:
@@ -61,13 +61,13 @@ def test_alone_equals_packed_bit_for_bit(member, changes) -> None:
     mine = neighbour(member, draw, **changes)
     reference = None
     for size, *places in ((1, 0), (2, 0), (2, 1), (5, 0, 2, 4), (8, 0, 4, 7)):
-        members = [mine if place in places else neighbour(member, draw, **changes) for place in range(size)]
+        members = [mine if index in places else neighbour(member, draw, **changes) for index in range(size)]
         pack = Pack(members, CPU)
         state = stepped(pack, 12)
-        for place in places:
-            found = everything(pack, state, place)
-            reference = found if reference is None else reference
-            assert torch.equal(reference, found), f"a pack of {size}, place {place}, differs"
+        for index in places:
+            values = everything(pack, state, index)
+            reference = values if reference is None else reference
+            assert torch.equal(reference, values), f"a pack of {size}, place {index}, differs"
 
 
 SHIPPED = [name for name in EAGER if name.startswith(("decoder", "encoder", "lstm", "training: bfloat16"))]
@@ -76,12 +76,12 @@ SHIPPED = [name for name in EAGER if name.startswith(("decoder", "encoder", "lst
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_model_and_encoding_is_alone_what_it_is_in_a_pack(name: str) -> None:
     """Among two configurations of two seeds."""
-    members = [MemberConfig.from_dict(one) for one in EAGER[name]]
-    found = []
+    members = [MemberConfig.from_dict(settings) for settings in EAGER[name]]
+    values = []
     for some in (members[-1:], members):
         pack = Pack(some, CPU)
-        found.append(everything(pack, stepped(pack, 2), -1))  # the second step has moments
-    assert torch.equal(*found) and torch.isfinite(found[0]).all()
+        values.append(everything(pack, stepped(pack, 2), -1))  # the second step has moments
+    assert torch.equal(*values) and torch.isfinite(values[0]).all()
 
 
 LONE = {
@@ -117,11 +117,11 @@ LONE = {
 def test_a_lone_member_is_what_it_is_among_others_after_many_steps(sections) -> None:
     """Products with a factor that rows share, or with one column, round differently for one member alone."""
     members = [MemberConfig.from_dict({**sections, "seed": seed, "evaluation": {"samples": 4}}) for seed in range(3)]
-    found = []
+    values = []
     for some in (members[:1], members[:2], members):
         pack = Pack(some, CPU)
-        found.append(everything(pack, stepped(pack, 12), 0))
-    assert all(torch.equal(found[0], other) for other in found[1:])
+        values.append(everything(pack, stepped(pack, 12), 0))
+    assert all(torch.equal(values[0], other) for other in values[1:])
 
 
 @pytest.mark.parametrize("changes", [*CASES.values(), OTHERS], ids=[*CASES, "othello"])
@@ -131,12 +131,12 @@ def test_curves_do_not_depend_on_how_many_members_are_evaluated_at_once(member, 
     pack = Pack([neighbour(member, draw, evaluation__samples=37, **changes) for _ in range(7)], CPU)
     state = stepped(pack, 3)
     cells = 37 * pack.task.positions * pack.task.outputs
-    found = []
+    curves = []
     for members in (1, 2, 5, 21):
         monkeypatch.setattr(evaluation, "LOGITS_PER_PASS", members * cells)
-        found.append(evaluate(pack, state)[1])
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0], other)
+        curves.append(evaluate(pack, state)[1])
+    for other in curves[1:]:
+        np.testing.assert_array_equal(curves[0], other)
 
 
 def test_a_product_does_not_depend_on_its_place_in_a_batch() -> None:

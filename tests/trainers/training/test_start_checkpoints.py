@@ -11,7 +11,7 @@ from trainers.training.start_checkpoints import explain_step_dependence, join_ch
 
 
 def folders(path: Path) -> tuple[Checkpoints, ...]:
-    return tuple(Checkpoints(folder=path / str(place), every_seconds=1e9) for place in range(3))
+    return tuple(Checkpoints(folder=path / str(number), every_seconds=1e9) for number in range(3))
 
 
 @pytest.mark.parametrize("every", [2, 3, 4, None])
@@ -37,8 +37,8 @@ def test_trained_on_equals_trained_long(member, recorder, tmp_path: Path, every:
     train(few[:2], recorder, checkpoints=first)
     train(few[2:], recorder, checkpoints=second)
     order = [2, 0, 1]
-    earlier = [((first, second)[place == 2].folder, (few[place].config_id, few[place].seed)) for place in order]
-    longer = [many[place] for place in order]
+    earlier = [((first, second)[index == 2].folder, (few[index].config_id, few[index].seed)) for index in order]
+    longer = [many[index] for index in order]
     recorder.evaluations.clear()
     train(longer, recorder, start_checkpoints=earlier)
     assert not recorder.notices
@@ -50,9 +50,9 @@ def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path
     short, long = member(0, training__steps=4), member(1, training__steps=6)
     train([short], recorder, checkpoints=first)
     train([long], recorder, checkpoints=second)
-    names = [(one.config_id, one.seed) for one in (short, long)]
+    names = [(config.config_id, config.seed) for config in (short, long)]
     both = [(first.folder, names[0]), (second.folder, names[1])]
-    for earlier, compiled, most, said in (
+    for earlier, compiled, most, message in (
         (both, False, 9, "are from different steps"),
         (both[:1], True, 9, "has no usable state"),
         (both[:1], False, 3, "has no usable state"),
@@ -60,13 +60,13 @@ def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path
         ([(first.folder, names[1])], False, 9, "has no usable state"),
     ):
         snapshot, notices = join_checkpoints(earlier, (), compiled=compiled, max_step=most)
-        assert snapshot is None and said in notices[-1]
+        assert snapshot is None and message in notices[-1]
     snapshot, notices = join_checkpoints(both[:1], ("before",), compiled=False, max_step=9)
     assert snapshot is not None and snapshot.step == 4 and notices == ["before"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "messages"),
     [
         ({"schedule": {"name": "cosine"}}, ["the schedule cosine depends on training.steps: at step 50 its factor is"]),
         ({"schedule": {"name": "linear", "decay_steps": 60}}, []),
@@ -76,8 +76,8 @@ def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path
         ({"compile": "auto"}, ["training is compiled for 1000000 steps and not for 50"]),
     ],
 )
-def test_what_depends_on_the_number_of_steps_is_named(member, changes: dict[str, Any], said: list[str]) -> None:
+def test_what_depends_on_the_number_of_steps_is_named(member, changes: dict[str, Any], messages: list[str]) -> None:
     given = {f"training__{key}": value for key, value in changes.items()}
     before, after = (member(evaluation__every=10, training__steps=steps, **given) for steps in (50, 1_000_000))
-    found = list(explain_step_dependence(before, after, "cpu"))
-    assert len(found) == len(said) and all(map(str.startswith, found, said))
+    explanations = list(explain_step_dependence(before, after, "cpu"))
+    assert len(explanations) == len(messages) and all(map(str.startswith, explanations, messages))

@@ -42,8 +42,8 @@ def packed(member, averages: Mapping[str, Any] = EVERY, **changes: Any) -> Pack:
 
 @pytest.mark.parametrize("mask", [None, torch.tensor([1.0, 0.0] * 40)], ids=["all decay", "half decay"])
 def test_the_optimizers_have_the_bits_of_their_formulas(mask: Tensor | None) -> None:
-    one, two, three, four = torch.randn(4, 3, 80, generator=torch.Generator().manual_seed(3))
-    theta, gradient, m, v, rate = one, two, three, four**2, column(1e-3, 0.1, 1e12)
+    theta, gradient, m, root = torch.randn(4, 3, 80, generator=torch.Generator().manual_seed(3))
+    v, rate = root**2, column(1e-3, 0.1, 1e12)
     h = {"weight_decay": column(0.1, 0.0, 2.0), "epsilon": column(1e-8, 1e-3, 0.0)}
     h |= {"beta1": column(0.9, 0.8, 0.0), "beta2": column(0.99, 0.999, 0.5)}
     kept = [tensor.clone() for tensor in (theta, gradient, m, v)]
@@ -109,8 +109,8 @@ class Passes(TorchDispatchMode):
         self.size, self.names = size, list[str]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, Tensor)]
-        if any(one.numel() == self.size for one in given):
+        given = [tensor for tensor in (*args, *(kwargs or {}).values()) if isinstance(tensor, Tensor)]
+        if any(tensor.numel() == self.size for tensor in given):
             self.names.append(func.__name__.partition(".")[0])
         return func(*args, **(kwargs or {}))
 
@@ -120,8 +120,8 @@ def test_an_update_takes_so_many_passes(member, monkeypatch, label: str, most: i
     """From the clipped gradient on; none chooses between old and new while nobody has failed."""
     pack = packed(member, {label: EVERY[label]})
     state, batches = TrainingState.make_initial(pack), sample_batches(pack, torch.tensor(1), 16)
-    found = step.compute_gradients(pack, state.theta, batches, torch.tensor(1))
-    monkeypatch.setattr(step, "compute_gradients", lambda *_: found)
+    gradients = step.compute_gradients(pack, state.theta, batches, torch.tensor(1))
+    monkeypatch.setattr(step, "compute_gradients", lambda *_: gradients)
     with Passes(state.theta.numel()) as passes:
         train_step(pack, state, batches)
     assert "where" not in passes.names and len(passes.names) <= most, passes.names
@@ -147,8 +147,8 @@ def test_a_checkpoint_has_the_buffers_of_every_average_by_its_label(member) -> N
     named = {f"averages.{label}.{j}" for label, count in buffers.items() for j in range(count)}
     assert {name for name in stored.arrays if name.startswith("averages.")} == named
     again = TrainingState.make_initial(pack).restore(stored, pack)
-    for one in (state, again):
-        train_next_step(pack, one)
+    for given in (state, again):
+        train_next_step(pack, given)
     for label, weights in compute_averages(pack, state).items():
         assert torch.equal(weights, compute_averages(pack, again)[label])
     assert np.array_equal(stored.arrays["averages.bema.2"], stored.arrays["averages.queries.2"])

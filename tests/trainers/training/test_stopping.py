@@ -47,46 +47,46 @@ def unstopped(member):
 def test_members_stop_at_evaluations_of_their_own(eight) -> None:
     evaluations, results = eight
     last = evaluations[-1]
-    assert last.step == STEPS and last.final and [one.final for one in evaluations].count(True) == 1
+    assert last.step == STEPS and last.final and [evaluation.final for evaluation in evaluations].count(True) == 1
     assert len({int(at) for at in last.stopped_at_M}) >= 3 and (last.stopped_at_M > 0).all()
     assert all(at % EVERY == 0 for at in last.stopped_at_M)
     assert last.stopped_at_M.max() < STEPS - EVERY
-    assert [one.stopped_at for one in results] == last.stopped_at_M.tolist()
-    assert {one.status for one in results} == {"complete"} and (last.failed_at_M == -1).all()
+    assert [result.stopped_at for result in results] == last.stopped_at_M.tolist()
+    assert {result.status for result in results} == {"complete"} and (last.failed_at_M == -1).all()
 
 
 def test_the_validation_says_why(eight) -> None:
     """Each stopped at the first evaluation at which its mean over the trained lengths was good enough."""
     evaluations, _ = eight
     for m, at in enumerate(evaluations[-1].stopped_at_M):
-        means = {one.step: one.validation.mean("accuracy", "raw")[m] for one in evaluations}
+        means = {evaluation.step: evaluation.validation.mean("accuracy", "raw")[m] for evaluation in evaluations}
         assert min(step for step, mean in means.items() if mean >= np.float32(0.99)) == at
     assert evaluations[0].validation.lengths == (2, 4) and evaluations[0].validation.decisions == (("accuracy", "raw"),)
 
 
 def test_curves_are_those_without_stopping_and_then_repeated(eight, unstopped) -> None:
-    evaluations, plain = eight[0], {one.step: one for one in unstopped}
+    evaluations, plain = eight[0], {evaluation.step: evaluation for evaluation in unstopped}
     timed = unstopped[0].metrics.index("steps_to_accuracy")
-    for one in evaluations:
+    for evaluation in evaluations:
         for m, at in enumerate(evaluations[-1].stopped_at_M):
-            other = plain[min(one.step, int(at))]
-            np.testing.assert_array_equal(one.values_MAKL[m], other.values_MAKL[m])
-            assert one.loss_M[m] == other.loss_M[m]
-            assert one.stopped_at_M[m] == (at if one.step >= at else -1)
+            other = plain[min(evaluation.step, int(at))]
+            np.testing.assert_array_equal(evaluation.values_MAKL[m], other.values_MAKL[m])
+            assert evaluation.loss_M[m] == other.loss_M[m]
+            assert evaluation.stopped_at_M[m] == (at if evaluation.step >= at else -1)
     assert np.isfinite(evaluations[-1].values_MAKL[:, 0, timed, :2]).all()
-    assert all(one.stopped_at_M is None and one.validation is None for one in unstopped)
+    assert all(evaluation.stopped_at_M is None and evaluation.validation is None for evaluation in unstopped)
 
 
 @pytest.mark.parametrize("chosen", [(3,), (6, 0, 5), (7, 7, 2)], ids=str)
 def test_a_member_stops_in_any_pack_as_it_does_in_this_one(member, eight, chosen) -> None:
     evaluations, _ = train_recorded([quick(member, seed) for seed in chosen])
     places = list(chosen)
-    for mine, one in zip(evaluations, eight[0], strict=True):
-        assert mine.step == one.step and mine.final == one.final
-        np.testing.assert_array_equal(mine.values_MAKL, one.values_MAKL[places])
-        np.testing.assert_array_equal(mine.loss_M, one.loss_M[places])
-        np.testing.assert_array_equal(mine.stopped_at_M, one.stopped_at_M[places])
-        np.testing.assert_array_equal(mine.validation.values_MDL, one.validation.values_MDL[places])
+    for mine, whole in zip(evaluations, eight[0], strict=True):
+        assert mine.step == whole.step and mine.final == whole.final
+        np.testing.assert_array_equal(mine.values_MAKL, whole.values_MAKL[places])
+        np.testing.assert_array_equal(mine.loss_M, whole.loss_M[places])
+        np.testing.assert_array_equal(mine.stopped_at_M, whole.stopped_at_M[places])
+        np.testing.assert_array_equal(mine.validation.values_MDL, whole.validation.values_MDL[places])
 
 
 def test_the_pack_becomes_smaller(member, eight, monkeypatch) -> None:
@@ -133,32 +133,32 @@ def test_a_compiled_pack_that_becomes_smaller_has_the_bits_of_its_members_alone(
     def trained(*seeds: int, compiled: bool = True) -> tuple[list[Evaluation], dict[int, np.ndarray]]:
         folder, members = tmp_path / f"{seeds} {compiled}", []
         for seed in seeds:
-            own = {
+            hyperparameters = {
                 "training__learning_rate": 0.05 - 0.003 * seed,
                 "training__weight_decay": 0.01 * seed,
                 "training__betas": [0.9 - 0.02 * seed, 0.999 - 0.001 * seed],
                 "training__clip": 1.0 + seed,
                 "training__averages": {"raw": {}, "ema": {"decay": 0.8 + 0.03 * seed}, "bema": {"kappa": 0.5}},
             }
-            members.append(quick(member, seed, training__compile=compiled, **own))
-        found, _ = train_recorded(members, weights=folder)
-        files = (StoredWeights(folder / file.name, file.sha256, "raw") for file in found[-1].weights)
-        return found, {seed: stored["vectors"] for seed, stored in zip(seeds, files, strict=True)}
+            members.append(quick(member, seed, training__compile=compiled, **hyperparameters))
+        evaluations, _ = train_recorded(members, weights=folder)
+        files = (StoredWeights(folder / file.name, file.sha256, "raw") for file in evaluations[-1].weights)
+        return evaluations, {seed: stored["vectors"] for seed, stored in zip(seeds, files, strict=True)}
 
     made = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     five = (0, 1, 2, 3, 4)
     together, weights = trained(*five)
     final = together[-1]
-    assert all(one.compiled for one in together) and (final.stopped_at_M > 0).all()
+    assert all(evaluation.compiled for evaluation in together) and (final.stopped_at_M > 0).all()
     times = sorted(set(final.stopped_at_M.tolist()))
     assert len(times) >= 3, "it becomes smaller more than once"
-    by_step = {one.step: one for one in together}
+    by_step = {evaluation.step: evaluation for evaluation in together}
     for seed in (int(final.stopped_at_M.argmin()), int(final.stopped_at_M.argmax())):
         alone, lone_weights = trained(seed)
         assert alone[-1].compiled and alone[-1].stopped_at_M[0] == final.stopped_at_M[seed]
-        for one in alone:
-            np.testing.assert_array_equal(one.values_MAKL[0], by_step[one.step].values_MAKL[seed])
-            np.testing.assert_array_equal(one.loss_M[0], by_step[one.step].loss_M[seed])
+        for evaluation in alone:
+            np.testing.assert_array_equal(evaluation.values_MAKL[0], by_step[evaluation.step].values_MAKL[seed])
+            np.testing.assert_array_equal(evaluation.loss_M[0], by_step[evaluation.step].loss_M[seed])
         np.testing.assert_array_equal(lone_weights[seed], weights[seed])
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == made + 1
     eager, _ = trained(*five, compiled=False)
@@ -172,7 +172,7 @@ def test_a_failed_member_leaves_and_stays_failed(member) -> None:
     recorder = Recorder()
     results = train(members, recorder)
     last = recorder.evaluations[-1]
-    assert [one.status for one in results] == ["complete", "failed", "complete"]
+    assert [result.status for result in results] == ["complete", "failed", "complete"]
     assert results[1].stopped_at is None and results[1].failed_at is not None
     assert np.isnan(last.values_MAKL[1]).all() and np.isnan(last.loss_M[1])
     trained = max(beat.step for beat in recorder.beats)
@@ -182,7 +182,7 @@ def test_a_failed_member_leaves_and_stays_failed(member) -> None:
 def test_weights_are_those_at_the_stop(member, eight, tmp_path) -> None:
     evaluations, _ = train_recorded([quick(member, seed) for seed in (0, 1)], weights=tmp_path)
     final = evaluations[-1]
-    assert [one for one in evaluations[:-1] if one.weights] == []
+    assert [evaluation for evaluation in evaluations[:-1] if evaluation.weights] == []
     for m, file in enumerate(final.weights):
         stored = StoredWeights(tmp_path / file.name, file.sha256, "raw")
         at = int(final.stopped_at_M[m])
@@ -225,13 +225,16 @@ def test_a_metric_that_is_newer_than_a_checkpoint_is_measured_of_those_that_go_o
     """Here accuracy; of members that had stopped before there is none."""
     members = [quick(member, seed) for seed in SEEDS]
     killed(members, tmp_path, 31, every_steps=3)
-    names = [(one.config_id, one.seed) for one in members]
+    names = [(config.config_id, config.seed) for config in members]
     snapshot, _ = Checkpoints(folder=tmp_path).load(names)
     before = [Evaluation.from_bytes(data) for data in snapshot.evaluations]
     left = before[-1].stopped_at_M > 0
     assert left.any() and not left.all() and before[0].metrics == ("accuracy", "steps_to_accuracy")
-    older = [replace(one, metrics=one.metrics[1:], values_MAKL=one.values_MAKL[:, :, 1:]) for one in before]
-    stored = [one.to_bytes() for one in older]
+    older = [
+        replace(evaluation, metrics=evaluation.metrics[1:], values_MAKL=evaluation.values_MAKL[:, :, 1:])
+        for evaluation in before
+    ]
+    stored = [evaluation.to_bytes() for evaluation in older]
     Checkpoints(folder=tmp_path / "older").save(replace(snapshot, evaluations=stored), names)
     evaluations, _ = train_recorded(members, checkpoints=Checkpoints(folder=tmp_path / "older"))
     final, wanted = evaluations[-1], eight[0][-1]
@@ -265,11 +268,11 @@ def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstoppe
     members = [quick(member, seed, training__steps=24) for seed in SEEDS[:count]]
 
     def chosen(pack, validation, stage):
-        return np.array([at[one.seed] == now[0] for one in pack.members])
+        return np.array([at[member.seed] == now[0] for member in pack.members])
 
     def evaluated(pack, state, *more):
         now[0] = int(state.step)
-        seen[now[0]] = [one.seed for one in pack.members]
+        seen[now[0]] = [member.seed for member in pack.members]
         return whole(pack, state, *more)
 
     now = [0]
@@ -278,16 +281,16 @@ def test_whenever_members_stop_what_is_repeated_is_right(member, eight, unstoppe
         evaluations, _ = train_recorded(members)
     finally:
         module.evaluate, module.find_members_to_stop = whole, decide
-    plain = {one.step: one for one in unstopped}
-    for one in evaluations:
+    plain = {evaluation.step: evaluation for evaluation in unstopped}
+    for evaluation in evaluations:
         for m in range(count):
-            stopped = at[m] is not None and one.step >= at[m]
-            other = plain[at[m] if stopped else one.step]
-            np.testing.assert_array_equal(one.values_MAKL[m], other.values_MAKL[m])
-            assert one.stopped_at_M[m] == (at[m] if stopped else -1)
+            stopped = at[m] is not None and evaluation.step >= at[m]
+            other = plain[at[m] if stopped else evaluation.step]
+            np.testing.assert_array_equal(evaluation.values_MAKL[m], other.values_MAKL[m])
+            assert evaluation.stopped_at_M[m] == (at[m] if stopped else -1)
     for step, there in seen.items():
         assert there == [m for m in range(count) if at[m] is None or at[m] >= step]
-    latest = max((24 if one is None else one) for one in at)
+    latest = max((24 if step is None else step) for step in at)
     assert max(seen) == latest and evaluations[-1].step == 24 and evaluations[-1].final
 
 
@@ -307,6 +310,8 @@ def test_a_member_stops_on_a_metric_of_its_model(member) -> None:
     evaluations, _ = train_recorded([replace(quick(member, seed, stop), model=Measured()) for seed in (0, 1)])
     for member_at, step in enumerate(evaluations[-1].stopped_at_M.tolist()):
         reached = [
-            one.step for one in evaluations if one.values_MAKL[member_at, 0, one.metrics.index("scale"), 0] >= 1.2
+            evaluation.step
+            for evaluation in evaluations
+            if evaluation.values_MAKL[member_at, 0, evaluation.metrics.index("scale"), 0] >= 1.2
         ]
         assert step == reached[0] < STEPS

@@ -69,7 +69,7 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.__name__.partition(".")[0] in READ + COPIED:
-            frame = next(one for one in reversed(traceback.extract_stack()) if one.filename.startswith(ENGINE))
+            frame = next(frame for frame in reversed(traceback.extract_stack()) if frame.filename.startswith(ENGINE))
             if frame.name not in MAY and "] = " not in str(frame.line):  # a number written into a slice is no copy
                 self.seen.add(f"{frame.filename}:{frame.lineno} {frame.line}")
         return func(*args, **(kwargs or {}))
@@ -89,7 +89,7 @@ def evaluated_anew(pack: Pack, state: TrainingState) -> None:
 
 
 def pack_of(name: str) -> Pack:
-    return Pack([MemberConfig.from_dict(one) for one in EAGER[name]], torch.device("cpu"))
+    return Pack([MemberConfig.from_dict(settings) for settings in EAGER[name]], torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -101,9 +101,11 @@ def test_neither_a_step_nor_an_evaluation_waits(name: str) -> None:
 
 
 def test_rounds_of_products_are_measured_without_waiting() -> None:
-    (one, *_) = EAGER["padded_multiplication: fixed set"]
-    task = {**one["task"], "measured_rounds": [1, 2]}
-    pack = Pack([MemberConfig.from_dict({**one, "task": task, "seed": seed}) for seed in (3, 4)], torch.device("cpu"))
+    (settings, *_) = EAGER["padded_multiplication: fixed set"]
+    task = {**settings["task"], "measured_rounds": [1, 2]}
+    pack = Pack(
+        [MemberConfig.from_dict({**settings, "task": task, "seed": seed}) for seed in (3, 4)], torch.device("cpu")
+    )
     assert waits(lambda: evaluated_anew(pack, TrainingState.make_initial(pack))) == set()
 
 
