@@ -44,7 +44,7 @@ _MODULES = {
     "record": "trainers.tensors.recording",
     "register": "trainers.settings.registry",
     "setting": "trainers.settings.fields",
-    "steps_to": "trainers.tasks.recorded_metrics",
+    "steps_to": "trainers.tasks.metric_descriptions",
     "train": "trainers.training.loop",
 }
 __all__ = list(_MODULES)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from trainers.tasks.recorded_metrics import RecordedMetric
+from trainers.tasks.metric_descriptions import RecordedMetric
 
 
 @dataclass(frozen=True, kw_only=True)

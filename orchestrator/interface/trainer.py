@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.work import PackWork
 from trainers.errors import Problem
-from trainers.tasks.recorded_metrics import RecordedMetric
+from trainers.tasks.metric_descriptions import RecordedMetric
 
 if TYPE_CHECKING:
     from orchestrator.code.user_code import CodeSource

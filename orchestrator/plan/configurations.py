@@ -17,7 +17,7 @@ from search_spaces.grammar.domains import Choice, Grid
 from search_spaces.grammar.problems import is_within, read_key
 from trainers.errors import ConfigError, find_nearest
 from trainers.files.data_folders import add_search_folder
-from trainers.tasks.recorded_metrics import RecordedMetric
+from trainers.tasks.metric_descriptions import RecordedMetric
 
 
 @dataclass(frozen=True, kw_only=True)

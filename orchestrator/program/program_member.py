@@ -13,7 +13,7 @@ from search_spaces.grammar.problems import list_dotted_keys, read_key
 from trainers.errors import Problem, find_nearest
 from trainers.settings.fields import Settings, setting
 from trainers.settings.identity import compute_digest, make_identity, make_structure
-from trainers.tasks.recorded_metrics import RecordedMetric
+from trainers.tasks.metric_descriptions import RecordedMetric
 
 DIRECTIONS = ("minimize", "maximize", "none")
 RAW = "raw"

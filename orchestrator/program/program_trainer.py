@@ -25,7 +25,7 @@ from orchestrator.program.program_member import ProgramEvaluation, ProgramMember
 from search_spaces.grammar.problems import PROGRAM_SECTIONS, list_dotted_keys, read_key
 from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.settings.fields import Settings
-from trainers.tasks.recorded_metrics import RecordedMetric
+from trainers.tasks.metric_descriptions import RecordedMetric
 
 if TYPE_CHECKING:
     from trainers.evaluation.results import Reporter

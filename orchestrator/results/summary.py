@@ -21,7 +21,7 @@ from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.wording import NOT_REACHED, format_count, format_lengths, format_metric
 from search_spaces import Objective
-from trainers.tasks.recorded_metrics import RecordedMetric
+from trainers.tasks.metric_descriptions import RecordedMetric
 
 CACHED_SUMMARIES = 4  # with cached effects and comparisons, which a report reads several times
 

@@ -14,7 +14,7 @@ from trainers.evaluation.forward import Forward
 from trainers.models.model import Model, Recorder
 from trainers.random import Stream
 from trainers.settings.fields import setting
-from trainers.tasks.recorded_metrics import EvaluationCurves, steps_to
+from trainers.tasks.metric_descriptions import EvaluationCurves, steps_to
 from trainers.tasks.task import Distribution, EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.noise import Noise

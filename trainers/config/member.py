@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # these modules import torch, which a configuration is read w
     from trainers.optimization.loss import Loss
     from trainers.optimization.optimizer import Optimizer
     from trainers.optimization.schedules import Schedule
-    from trainers.tasks.recorded_metrics import RecordedMetric
+    from trainers.tasks.metric_descriptions import RecordedMetric
     from trainers.tasks.task import Task
     from trainers.tensors.parameters import Parameter
 

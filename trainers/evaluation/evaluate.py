@@ -18,7 +18,7 @@ from trainers.evaluation.results import Validation
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, draw_validation_inputs, make_evaluation_stream
 from trainers.packs.pack import Pack, TrainingState, collect_weights, compute_averages
 from trainers.random import Stream
-from trainers.tasks.recorded_metrics import Curves, EvaluationCurves
+from trainers.tasks.metric_descriptions import Curves, EvaluationCurves
 from trainers.tasks.task import Distribution, EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.device_constants import constant

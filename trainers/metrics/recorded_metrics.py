@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trainers.metrics.metric import Metric
-    from trainers.tasks.recorded_metrics import RecordedMetric
+    from trainers.tasks.metric_descriptions import RecordedMetric
     from trainers.tasks.task import Task
 
 

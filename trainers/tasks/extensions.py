@@ -16,7 +16,7 @@ from trainers.random import Stream
 from trainers.tasks import supervised
 from trainers.tasks.evaluated_model import EvaluatedModel, ForwardPass
 from trainers.tasks.evaluation_batch import EvaluationBatch
-from trainers.tasks.recorded_metrics import EvaluationCurves
+from trainers.tasks.metric_descriptions import EvaluationCurves
 from trainers.tensors.batch import Batch
 
 

@@ -15,7 +15,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks import uniform
-from trainers.tasks.recorded_metrics import EvaluationCurves
+from trainers.tasks.metric_descriptions import EvaluationCurves
 from trainers.tasks.task import Batch, EvaluationBatch, Task
 from trainers.tensors.device_constants import constant
 

@@ -19,10 +19,10 @@ from trainers.tasks import supervised
 from trainers.tasks.evaluation_batch import Distribution as Distribution
 from trainers.tasks.evaluation_batch import EvaluationBatch as EvaluationBatch
 from trainers.tasks.extensions import DerivedMetrics, Generation, PrefixTargets, RowLayout, StagedTraining, StoredData
-from trainers.tasks.recorded_metrics import Evaluated as Evaluated  # users' tasks may import all of these from here
-from trainers.tasks.recorded_metrics import EvaluationCurves as EvaluationCurves
-from trainers.tasks.recorded_metrics import RecordedMetric as RecordedMetric
-from trainers.tasks.recorded_metrics import steps_to as steps_to
+from trainers.tasks.metric_descriptions import Evaluated as Evaluated  # users' tasks may import all of these from here
+from trainers.tasks.metric_descriptions import EvaluationCurves as EvaluationCurves
+from trainers.tasks.metric_descriptions import RecordedMetric as RecordedMetric
+from trainers.tasks.metric_descriptions import steps_to as steps_to
 from trainers.tensors.batch import Batch as Batch
 
 

@@ -27,7 +27,7 @@ from trainers.packs.active_members import ActiveMembers
 from trainers.packs.batches import StepBatches
 from trainers.packs.pack import Pack, TrainingState
 from trainers.random import enable_fused_draws, pop_warning
-from trainers.tasks.recorded_metrics import EvaluationCurves
+from trainers.tasks.metric_descriptions import EvaluationCurves
 from trainers.tensors.precision import find_mkl_order_problem
 from trainers.training.compiling import should_compile, should_fuse_draws
 from trainers.training.final_weights import write_pack_weights

@@ -19,7 +19,7 @@ from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import INLINE_SCHEMA, SCHEMA, Record, encode_record
 from orchestrator.record.repair import repair_ledger
 from orchestrator.record.state.state import SweepState
-from trainers.tasks.recorded_metrics import RecordedMetric
+from trainers.tasks.metric_descriptions import RecordedMetric
 
 FIRST = {"name": "s", "study": "t", "spec": {}, "spec_hash": "h", "provenance": {}}
 AVERAGES, METRICS, LENGTHS = ("raw", "ema"), ("kl", "acc"), (3, 5, 9, 40)

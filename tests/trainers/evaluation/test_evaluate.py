@@ -20,7 +20,7 @@ from trainers.models.decoder import Decoder
 from trainers.packs import evaluation_inputs
 from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
-from trainers.tasks.recorded_metrics import EvaluationCurves, RecordedMetric, steps_to
+from trainers.tasks.metric_descriptions import EvaluationCurves, RecordedMetric, steps_to
 from trainers.tasks.task import Distribution
 from trainers.tensors.noise import Noise
 

@@ -21,8 +21,8 @@ from trainers.tasks import supervised
 from trainers.tasks.decoding import Decoding
 from trainers.tasks.evaluated_model import EvaluatedModel, ForwardPass
 from trainers.tasks.fixed_set import Draws
+from trainers.tasks.metric_descriptions import EvaluationCurves, steps_to
 from trainers.tasks.parts import PAD, draw_below, find_packed_columns, scatter_columns
-from trainers.tasks.recorded_metrics import EvaluationCurves, steps_to
 from trainers.tasks.scratchpad import layout, scores
 from trainers.tasks.scratchpad.generation_cost import count_passes
 from trainers.tasks.scratchpad.layout import ScratchpadBatch, Widths

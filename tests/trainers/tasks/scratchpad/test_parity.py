@@ -15,7 +15,7 @@ from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, TrainingState
 from trainers.random import Stream
 from trainers.settings.registry import build
-from trainers.tasks.recorded_metrics import EvaluationCurves
+from trainers.tasks.metric_descriptions import EvaluationCurves
 from trainers.tasks.scratchpad.layout import ScratchpadBatch
 from trainers.tasks.scratchpad.parity import SYMBOLS, HalfParity, Parity
 from trainers.tasks.scratchpad.scratchpad_task import ScratchpadTask
