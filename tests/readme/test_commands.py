@@ -91,7 +91,7 @@ def check_lengthwise(words: list[str], whole: bool) -> None:
 def build(file: str, overrides: Sequence[str] = (), name: str | None = None) -> None:
     """Load a sweep file and build a configuration of it, as `run` would."""
     if file in ("my_study/sweep.yaml", "my_script/sweep.yaml"):
-        return  # of `lengthwise init`, which tests/orchestrator/test_init.py runs
+        return  # of `lengthwise init`, which tests/orchestrator/upkeep/test_new_study.py runs
     spec = load_sweep(ROOT / file, overrides, name)
     import_spec_modules(spec)
     assert make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 1)])

@@ -16,7 +16,7 @@ from search_spaces.grammar.shipped import find_shipped_sweeps
 FOLDER = Path(__file__).parents[2] / "search_spaces"
 FILES = sorted(
     find_shipped_sweeps().values()
-)  # those of `lengthwise init` are tested in tests/orchestrator/test_init.py
+)  # those of `lengthwise init` are tested in tests/orchestrator/upkeep/test_new_study.py
 
 
 def name_of(file: Path) -> str:

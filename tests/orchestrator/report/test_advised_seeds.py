@@ -12,7 +12,7 @@ from orchestrator.statistics.exact_tests import ALPHA, compute_sign_test
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from search_spaces import load_sweep
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 START = REPOSITORY / "search_spaces" / "examples" / "start"
 
 
