@@ -29,16 +29,16 @@ class Browser:
 
     def __init__(self, profile: Path, width: int = 1200, height: int = 900) -> None:
         (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
-        high = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 64) for one in (theirs_in, theirs_out)]
+        high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 64) for descriptor in (theirs_in, theirs_out)]
         self._process = subprocess.Popen(
             [BROWSER, *FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"],
-            preexec_fn=lambda: [os.dup2(one, place) for place, one in enumerate(high, start=3)],
+            preexec_fn=lambda: [os.dup2(descriptor, target) for target, descriptor in enumerate(high, start=3)],
             pass_fds=[3, 4],  # where the browser reads and writes
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        for one in (theirs_in, theirs_out, *high):
-            os.close(one)
+        for descriptor in (theirs_in, theirs_out, *high):
+            os.close(descriptor)
         self._out, self._in = os.fdopen(ours_out, "wb", 0), os.fdopen(ours_in, "rb")
         self._numbers, self._buffer, self._session = itertools.count(1), b"", None
         self.problems, self._loads = list[str](), 0
@@ -89,9 +89,9 @@ class Browser:
 
     def read(self, expression: str) -> Any:
         """Return the value of a JavaScript expression in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        reply = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in reply, reply
+        return reply["result"].get("value")
 
     def resize(self, width: int, height: int, *, phone: bool = False) -> None:
         """Give the page another size."""
@@ -165,7 +165,7 @@ class Browser:
         elif method == "Runtime.exceptionThrown":
             self.problems.append(parameters["exceptionDetails"]["exception"].get("description", "an exception"))
         elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning"):
-            self.problems.append(str([one.get("value") for one in parameters["args"]]))
+            self.problems.append(str([argument.get("value") for argument in parameters["args"]]))
         elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
             self.problems.append(f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}")
         return message

@@ -79,9 +79,9 @@ def own_code_forgotten() -> Iterator[Callable[[], None]]:
 @pytest.fixture(scope="module")
 def lengthwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     """The command line."""
-    found = CommandLine(tmp_path_factory.mktemp("home"))
-    yield found
-    found.close()
+    command_line = CommandLine(tmp_path_factory.mktemp("home"))
+    yield command_line
+    command_line.close()
 
 
 @pytest.fixture(scope="session")
@@ -111,9 +111,9 @@ def run_inline(tmp_path: Path) -> Callable[..., Path]:
         from search_spaces import load_sweep
 
         spec = load_sweep(file, [*overrides, "resources.scheduler=inline", "tracking.enabled=false"], name)
-        said = io.StringIO()
-        outcome = run_sweep(spec, tmp_path, Console(file=said, width=160))
-        assert outcome.exit_code == 0, said.getvalue()
+        output = io.StringIO()
+        outcome = run_sweep(spec, tmp_path, Console(file=output, width=160))
+        assert outcome.exit_code == 0, output.getvalue()
         return outcome.folder
 
     return run

@@ -30,7 +30,7 @@ class Fork:
         its_out.close()
         its_err.close()
         self.args, self.pid = words, self._process.pid or 0
-        self.stdout, self.stderr = (os.fdopen(os.dup(one.fileno())) for one in (out, err))
+        self.stdout, self.stderr = (os.fdopen(os.dup(stream.fileno())) for stream in (out, err))
 
     @property
     def returncode(self) -> int | None:

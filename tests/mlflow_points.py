@@ -32,9 +32,9 @@ def rows_of(uri: str) -> Counter:
 
 def paths_of(client: MlflowClient, run_id: str, folder: str | None = None) -> set[str]:
     """The paths of all artifacts of a run."""
-    found = client.list_artifacts(run_id, folder)
-    below = [paths_of(client, run_id, one.path) for one in found if one.is_dir]
-    return {one.path for one in found if not one.is_dir}.union(*below)
+    artifacts = client.list_artifacts(run_id, folder)
+    below = [paths_of(client, run_id, artifact.path) for artifact in artifacts if artifact.is_dir]
+    return {artifact.path for artifact in artifacts if not artifact.is_dir}.union(*below)
 
 
 def artifact(server: str, run_id: str, path: str) -> bytes:
@@ -107,9 +107,9 @@ def expected_points(state: SweepState) -> Counter:
         chosen = np.where(np.isnan(table[-1]), np.inf, np.nanmin(table, axis=0, initial=np.inf))
         both = {"score_last": scores[config_id], "score_best": np.sort(chosen)[1]}
         scores[config_id] = both["score_best" if best else "score_last"]
-    for place, config_id in enumerate(sorted(scores, key=scores.__getitem__), start=1):
+    for rank, config_id in enumerate(sorted(scores, key=scores.__getitem__), start=1):
         points[config_id, "score", 0, scores[config_id]] += 1
-        points[config_id, "rank", 0, float(place)] += 1
+        points[config_id, "rank", 0, float(rank)] += 1
     for config_id, configuration in state.configurations.items():
         failed = sum(member.status == "failed" for member in configuration.members.values())
         points[config_id, "seeds_run", 0, 3.0] += 1
@@ -119,7 +119,7 @@ def expected_points(state: SweepState) -> Counter:
 
 def at_the_steps_that_count(state: SweepState, curves: pd.DataFrame) -> pd.DataFrame:
     """The rows of each seed at its last evaluation, or with `evaluation: best` where its error at length 6 is least."""
-    found = []
+    rows = []
     for _, member in curves.groupby(["config_id", "seed"]):
         judged = member[
             (member["metric"] == "total_variation") & (member["average"] == "ema") & (member["length"] == 6)
@@ -128,8 +128,8 @@ def at_the_steps_that_count(state: SweepState, curves: pd.DataFrame) -> pd.DataF
         step = judged.index[-1]
         if state.spec["objective"].get("evaluation") == "best" and not np.isnan(judged.iloc[-1]):
             step = judged.idxmin()
-        found.append(member[member["step"] == step])
-    return pd.concat(found)
+        rows.append(member[member["step"] == step])
+    return pd.concat(rows)
 
 
 def rounded(points: Counter) -> Counter:

@@ -65,7 +65,11 @@ class RayCluster:
     def strays(self) -> list[psutil.Process]:
         """Return its processes that have outlived the one that started them."""
         beneath = psutil.Process(self._process.pid).children(recursive=True)
-        return [one for one in find_processes(self._folder) if one not in beneath and one.pid != self._process.pid]
+        return [
+            process
+            for process in find_processes(self._folder)
+            if process not in beneath and process.pid != self._process.pid
+        ]
 
     def end(self) -> None:
         """End every node."""

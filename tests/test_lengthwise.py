@@ -71,8 +71,8 @@ def test_a_misspelt_key_of_the_sweep(in_sweep: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as ended:
         lengthwise.member({"lrr": 1, "width": 16})
     assert ended.value.code == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert "config.lr:" in said and "lrr, width" in said
+    (message,) = capsys.readouterr().err.splitlines()
+    assert "config.lr:" in message and "lrr, width" in message
     assert lengthwise.member({"lr": 1, "lrr": 2}).config["lr"] == 0.003  # both are keys of the program
     assert lengthwise.member({"width": 16}).config.keys() == {"width", "lr", "optimizer"}
 

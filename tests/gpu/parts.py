@@ -55,9 +55,9 @@ def some(cases: Mapping[str, list[Member]], size: Size) -> list[tuple[str, list[
 def packed(members: list[Member], device: str, steps: int, compiled: bool, **training: Any) -> Pack:
     """A pack of these members, trained for so many steps; `training` replaces other values."""
     training = {"steps": steps, "compile": compiled, **training}
-    plain = [{**one, "training": {**one["training"], **training}} for one in members]
+    plain = [{**member, "training": {**member["training"], **training}} for member in members]
     # as recorded ones: cases that stop early may have no evaluation in so few steps
-    return Pack([MemberConfig.from_dict(one, recorded=True) for one in plain], torch.device(device))
+    return Pack([MemberConfig.from_dict(member, recorded=True) for member in plain], torch.device(device))
 
 
 def stepped(pack: Pack, state: TrainingState, steps: int, plain: bool = False) -> TrainingState:
@@ -85,16 +85,16 @@ def trained(*arguments: Any, plain: bool = False, **training: Any) -> Trained:
     return pack, stepped(pack, TrainingState.make_initial(pack), pack.training.steps, plain)
 
 
-def furthest(one: Trained, other: Trained) -> float:
+def furthest(first: Trained, second: Trained) -> float:
     """How far two trained packs are from each other, in any weight of any average, relative where it is above 1."""
-    pairs = zip(*(collect_weights(*side).values() for side in (one, other)), strict=True)
+    pairs = zip(*(collect_weights(*side).values() for side in (first, second)), strict=True)
     both = ((a.cpu().double(), b.cpu().double()) for a, b in pairs)
     return max(float(((a - b).abs() / b.abs().clamp(min=1.0)).max()) for a, b in both)
 
 
-def curves_apart(one: Trained, other: Trained) -> float:
+def curves_apart(first: Trained, second: Trained) -> float:
     """How far their curves are from each other; infinite where one has a number and the other none."""
-    curves = [torch.from_numpy(evaluate(*side)[1]) for side in (one, other)]
+    curves = [torch.from_numpy(evaluate(*side)[1]) for side in (first, second)]
     if not torch.equal(torch.isfinite(curves[0]), torch.isfinite(curves[1])):
         return math.inf
     return float((curves[0] - curves[1]).nan_to_num(0.0).abs().max())
@@ -142,7 +142,7 @@ def random_numbers(device: str, size: Size) -> Iterator[Case]:
 def against_cpu(device: str, size: Size) -> Iterator[Case]:
     """Every shipped task, model, position, average and schedule: trained here and on the CPU."""
     for name, members in some(EAGER, size):
-        if not any("compute_dtype" in one["training"] for one in members):
+        if not any("compute_dtype" in member["training"] for member in members):
             yield {"case": name}, partial(_against_cpu, members, device, size.steps)
 
 
@@ -184,7 +184,7 @@ def resumed(device: str, size: Size) -> Iterator[Case]:
 
 def _moved(members: list[Member], steps: int, begin: str, end: str) -> Row:
     first, second = (packed(members, where, steps, False, dtype="float64") for where in (begin, end))
-    names = [(one.config_id, one.seed) for one in first.members]
+    names = [(member.config_id, member.seed) for member in first.members]
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(folder=Path(folder), every_steps=1)
         checkpoints.save(
@@ -194,8 +194,8 @@ def _moved(members: list[Member], steps: int, begin: str, end: str) -> Row:
     assert snapshot is not None
     state = TrainingState.make_initial(second).restore(snapshot, second)
     whole = trained(members, end, steps, False, dtype="float64")
-    found = furthest((second, stepped(second, state, steps - steps // 2)), whole)
-    return {"float64": found, "good": found <= WIDE_TOLERANCE}
+    distance = furthest((second, stepped(second, state, steps - steps // 2)), whole)
+    return {"float64": distance, "good": distance <= WIDE_TOLERANCE}
 
 
 NARROW = ("lstm", "decoder: tra", "decoder: rope base 100.0", "encoder: rpe")
@@ -208,11 +208,11 @@ def narrow(device: str, size: Size) -> Iterator[Case]:
 
 
 def _narrow(members: list[Member], device: str, steps: int) -> Row:
-    found = []
+    runs = []
     for numbers, wanted in (("float32", False), ("bfloat16", False), ("bfloat16", True)):
         pack, state = trained(members, device, steps, wanted, compute_dtype=numbers)
-        found.append((state.loss_sum.cpu() / steps, evaluate(pack, state)[1], int(state.failed_at.max())))
-    (loss, curves, _), others = found[0], found[1:]
+        runs.append((state.loss_sum.cpu() / steps, evaluate(pack, state)[1], int(state.failed_at.max())))
+    (loss, curves, _), others = runs[0], runs[1:]
     apart = max(float(((of / loss) - 1).abs().max()) for of, _, _ in others)
     finite = np.isfinite(curves)
     whole = all(np.array_equal(np.isfinite(of), finite) and failed < 0 for _, of, failed in others)

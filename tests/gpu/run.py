@@ -38,14 +38,14 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--device cuda: torch finds no CUDA device here; allowed: cpu")
     asked.out.mkdir(parents=True, exist_ok=True)
     name = torch.cuda.get_device_name() if asked.device == "cuda" else platform.processor() or platform.machine()
-    found: dict[str, Any] = {"device": asked.device, "name": name, "torch": torch.__version__, "parts": {}}
+    results: dict[str, Any] = {"device": asked.device, "name": name, "torch": torch.__version__, "parts": {}}
     seconds = asked.minutes * 60 / sum(PARTS[part][0] for part in asked.parts)
     for part in asked.parts:
-        found["parts"][part] = ran(part, asked.device, TOY if asked.toy else Size(), seconds)
-        (asked.out / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
-        (asked.out / "results.md").write_text(page(found), encoding="utf-8")
-        print(f"{part}: {summarize(found['parts'][part])}", flush=True)
-    bad = any(not row["good"] for part in found["parts"].values() for row in part["rows"])
+        results["parts"][part] = ran(part, asked.device, TOY if asked.toy else Size(), seconds)
+        (asked.out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+        (asked.out / "results.md").write_text(page(results), encoding="utf-8")
+        print(f"{part}: {summarize(results['parts'][part])}", flush=True)
+    bad = any(not row["good"] for part in results["parts"].values() for row in part["rows"])
     return 1 if bad else 0
 
 
@@ -68,10 +68,10 @@ def ran(part: str, device: str, size: Size, seconds: float) -> dict[str, Any]:
 def summarize(part: dict[str, Any]) -> str:
     """A part in a line."""
     wrong = [named(row) for row in part["rows"] if not row["good"]]
-    said = f"{len(part['rows'])} cases in {part['seconds']:.0f} s, " + (
+    summary = f"{len(part['rows'])} cases in {part['seconds']:.0f} s, " + (
         f"NOT good: {', '.join(wrong)}" if wrong else "good"
     )
-    return f"{said}; no time was left for {part['left']}" if part["left"] else said
+    return f"{summary}; no time was left for {part['left']}" if part["left"] else summary
 
 
 def named(row: Row) -> str:
@@ -79,10 +79,10 @@ def named(row: Row) -> str:
     return f"{row['case']}, {row['members']} members" if "members" in row else row["case"]
 
 
-def page(found: dict[str, Any]) -> str:
+def page(results: dict[str, Any]) -> str:
     """The results as Markdown."""
-    lines = [f"# {found['name']} ({found['device']}), torch {found['torch']}", ""]
-    for name, part in found["parts"].items():
+    lines = [f"# {results['name']} ({results['device']}), torch {results['torch']}", ""]
+    for name, part in results["parts"].items():
         columns = list(dict.fromkeys(key for row in part["rows"] for key in row))
         lines += [f"## {name}", "", summarize(part), "", f"| {' | '.join(columns)} |", "|" + " --- |" * len(columns)]
         lines += [f"| {' | '.join(shown(row.get(key)) for key in columns)} |" for row in part["rows"]] + [""]

@@ -30,23 +30,23 @@ def test_every_part_runs_and_is_written_down(main, tmp_path, monkeypatch, capsys
     monkeypatch.setattr(step, "compile_program", lambda function, device: function)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     code = main(["--device", "cpu", "--toy", "--minutes", "0.01", "--out", str(tmp_path)])
-    said = capsys.readouterr().out
-    assert code == 0, said
-    found = json.loads((tmp_path / "results.json").read_text())
-    assert found["torch"] == torch.__version__ and found["device"] == "cpu"
-    assert list(found["parts"]) == [line.split(":")[0] for line in said.splitlines()]
-    for part in found["parts"].values():
+    output = capsys.readouterr().out
+    assert code == 0, output
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["torch"] == torch.__version__ and results["device"] == "cpu"
+    assert list(results["parts"]) == [line.split(":")[0] for line in output.splitlines()]
+    for part in results["parts"].values():
         assert part["rows"] and all(row["good"] is True for row in part["rows"])
-    assert found["parts"]["speed"]["left"] and "; no time was left for " in said
+    assert results["parts"]["speed"]["left"] and "; no time was left for " in output
     page = (tmp_path / "results.md").read_text()
-    assert all(f"## {name}" in page for name in found["parts"])
+    assert all(f"## {name}" in page for name in results["parts"])
 
 
 def test_a_device_that_is_not_there_is_refused(main, tmp_path, capsys):
     if torch.cuda.is_available():
-        asked, said = ["--minutes", "-1"], "allowed: more than 0"
+        asked, message = ["--minutes", "-1"], "allowed: more than 0"
     else:
-        asked, said = ["--device", "cuda"], "torch finds no CUDA device here; allowed: cpu"
+        asked, message = ["--device", "cuda"], "torch finds no CUDA device here; allowed: cpu"
     with pytest.raises(SystemExit) as ended:
         main([*asked, "--out", str(tmp_path / "new")])
-    assert ended.value.code == 2 and said in capsys.readouterr().err and not (tmp_path / "new").exists()
+    assert ended.value.code == 2 and message in capsys.readouterr().err and not (tmp_path / "new").exists()

@@ -27,7 +27,7 @@ def run_studies(lengthwise, tmp_path):
 
     def run(setting):
         done.clear()
-        sets = [word for one in (*SMALL, setting) for word in ("--set", one)]
+        sets = [word for override in (*SMALL, setting) for word in ("--set", override)]
         words = ["--device", "cpu", "--minutes", "5", "--studies", "noise_gpu", "--out", str(tmp_path / "out"), *sets]
         return main(words), done
 

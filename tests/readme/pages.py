@@ -35,8 +35,8 @@ class Page:
 
     def blocks(self, language: str) -> list[str]:
         """The blocks of code marked with `language`, in their order."""
-        found = re.findall(r"^```(\w*)\n(.*?)^```$", self.text, re.M | re.S)
-        return [text for name, text in found if name == language]
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```$", self.text, re.M | re.S)
+        return [text for name, text in blocks if name == language]
 
     @cached_property
     def links(self) -> list[str]:
@@ -76,11 +76,11 @@ def depth(path: Path) -> int:
 PAGES = [Page(ROOT / path) for path in sorted(committed(), key=depth) if path.name == "README.md"]
 """The README of the repository first, then those of its folders, then what lies deeper."""
 
-FOLDERS = [one for one in PAGES if len(Path(one.name).parts) == 2]
+FOLDERS = [page for page in PAGES if len(Path(page.name).parts) == 2]
 """The README of each folder at the top."""
 
 
 def page(name: str) -> Page:
     """The README with this path from the root."""
-    (found,) = (one for one in PAGES if one.name == name)
-    return found
+    (match,) = (page for page in PAGES if page.name == name)
+    return match

@@ -40,22 +40,22 @@ OF_OTHERS = {
 }  # of ray, our scripts, programs
 
 
-def lines_of_blocks(one: Page) -> list[str]:
+def lines_of_blocks(readme: Page) -> list[str]:
     """Every command of a shell block, without its comment."""
-    lines = [line for text in one.blocks("bash") for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+    lines = [line for text in readme.blocks("bash") for line in text.replace("\\\n", " ").splitlines() if line.strip()]
     return [re.sub(r"\s+# .*", "", line) for line in lines if not line.startswith("# ")]
 
 
-def quoted_commands(one: Page) -> list[str]:
+def quoted_commands(readme: Page) -> list[str]:
     """Every `lengthwise ...`, `make ...` or script in the text; a verb may stand there without its file."""
-    return re.findall(r"`((?:lengthwise(?!\.)|make(?!_)|cluster/|\.ci/|python )[^`\n]*)`", one.prose)
+    return re.findall(r"`((?:lengthwise(?!\.)|make(?!_)|cluster/|\.ci/|python )[^`\n]*)`", readme.prose)
 
 
 def cases() -> list[Any]:
     """(line, whether it is a whole command)."""
-    found = [(one.name, line, True) for one in PAGES for line in lines_of_blocks(one)]
-    found += [(one.name, line, False) for one in PAGES for line in quoted_commands(one)]
-    return [pytest.param(line, whole, id=f"{name}: {line}") for name, line, whole in found]
+    commands = [(readme.name, line, True) for readme in PAGES for line in lines_of_blocks(readme)]
+    commands += [(readme.name, line, False) for readme in PAGES for line in quoted_commands(readme)]
+    return [pytest.param(line, whole, id=f"{name}: {line}") for name, line, whole in commands]
 
 
 def without_settings(line: str) -> tuple[dict[str, str], list[str]]:
@@ -68,11 +68,11 @@ def without_settings(line: str) -> tuple[dict[str, str], list[str]]:
 
 def check_lengthwise(words: list[str], whole: bool) -> None:
     """A verb that exists, with options that it has; a whole command is also parsed, and its sweep file loaded."""
-    if not words or words[0] in {name for one in LENGTHWISE.params for name in one.opts}:
+    if not words or words[0] in {name for parameter in LENGTHWISE.params for name in parameter.opts}:
         return
     verb, rest = words[0], words[1:]
     command = COMMANDS[verb]
-    options = {name for one in command.params for name in one.opts if name.startswith("-")}
+    options = {name for parameter in command.params for name in parameter.opts if name.startswith("-")}
     for word in rest:
         assert not word.startswith("-") or word in options, f"{verb} has no option {word}; it has {sorted(options)}"
     if whole:
@@ -109,10 +109,10 @@ def check_python(words: list[str]) -> None:
     if words[:2] == ["-m", "pytest"]:
         assert words[2:] and all((ROOT / path).exists() for path in words[2:])
         return
-    found = importlib.util.find_spec(words[1]).origin if words[0] == "-m" else words[0]  # type: ignore[union-attr]
-    source = (ROOT / str(found)).read_text(encoding="utf-8")
+    script = importlib.util.find_spec(words[1]).origin if words[0] == "-m" else words[0]  # type: ignore[union-attr]
+    source = (ROOT / str(script)).read_text(encoding="utf-8")
     for option in (word for word in words[1:] if word.startswith("--")):
-        assert f'"{option}"' in source, f"{found} has no {option}"
+        assert f'"{option}"' in source, f"{script} has no {option}"
 
 
 def check_ray(words: list[str], settings: dict[str, str]) -> None:
@@ -165,7 +165,7 @@ def test_every_make_target_is_named() -> None:
     phony = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.M)
     assert phony
     for target in set(phony.group(1).split()) - {"help"}:
-        assert any(re.search(rf"\bmake {target}\b", one.text) for one in PAGES), f"no README names make {target}"
+        assert any(re.search(rf"\bmake {target}\b", readme.text) for readme in PAGES), f"no README names make {target}"
 
 
 def test_the_table_of_commands_has_every_verb() -> None:
@@ -174,15 +174,17 @@ def test_the_table_of_commands_has_every_verb() -> None:
 
 
 def test_options_named_in_the_text_exist() -> None:
-    ours = {name for command in (LENGTHWISE, *COMMANDS.values()) for one in command.params for name in one.opts}
-    for one in PAGES:
-        named = set(re.findall(r"`[^`\n]*?(--[a-z][a-z-]*)", one.prose))
-        assert named <= ours | OF_OTHERS, f"{one.name} names {sorted(named - ours - OF_OTHERS)}"
+    ours = {
+        name for command in (LENGTHWISE, *COMMANDS.values()) for parameter in command.params for name in parameter.opts
+    }
+    for readme in PAGES:
+        named = set(re.findall(r"`[^`\n]*?(--[a-z][a-z-]*)", readme.prose))
+        assert named <= ours | OF_OTHERS, f"{readme.name} names {sorted(named - ours - OF_OTHERS)}"
 
 
-@pytest.mark.parametrize("one", PAGES, ids=lambda one: one.name)
-def test_overrides_in_the_text_can_be_set(one: Page) -> None:
-    for override in re.findall(r"`[^`\n]*?--set ([\w.]+=[^\s`]+)", one.prose):
+@pytest.mark.parametrize("readme", PAGES, ids=lambda readme: readme.name)
+def test_overrides_in_the_text_can_be_set(readme: Page) -> None:
+    for override in re.findall(r"`[^`\n]*?--set ([\w.]+=[^\s`]+)", readme.prose):
         build("search_spaces/quickstart.yaml", [override])
 
 

@@ -39,9 +39,9 @@ def source() -> dict[str, Any]:
 def yaml_blocks() -> list[Any]:
     """Those of sweep files that need no module, no data and no weights of one's own."""
     return [
-        pytest.param(text, id=f"{one.name} {n}")
-        for one in PAGES
-        for n, text in enumerate(one.blocks("yaml"))
+        pytest.param(text, id=f"{page.name} {n}")
+        for page in PAGES
+        for n, text in enumerate(page.blocks("yaml"))
         if not any(marker in text for marker in ("imports:", "\nclaims:", "name: dataset", INITIAL))
     ]
 
@@ -49,9 +49,9 @@ def yaml_blocks() -> list[Any]:
 def python_blocks(*markers: str, without: bool = False) -> list[Any]:
     """Blocks that hold one of the markers, or none of them."""
     return [
-        pytest.param(text, id=f"{one.name} {n}")
-        for one in PAGES
-        for n, text in enumerate(one.blocks("python"))
+        pytest.param(text, id=f"{page.name} {n}")
+        for page in PAGES
+        for n, text in enumerate(page.blocks("python"))
         if any(marker in text for marker in markers) != without
     ]
 
@@ -68,8 +68,8 @@ def test_yaml_loads_in_place_of_what_the_quickstart_says(text: str, tmp_path: Pa
     spec = load_sweep(file)
     built = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 100)])
     assert built
-    for said in re.findall(r"# (\d+) configurations$", text, re.M):
-        assert len(built) == int(said)
+    for count in re.findall(r"# (\d+) configurations$", text, re.M):
+        assert len(built) == int(count)
 
 
 def test_starting_weights_of_a_page_are_found_and_trained(lengthwise, tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_the_claims_of_a_page_can_be_put_to_the_quickstart(sandbox: Path, tmp_pa
     file.write_text(text, encoding="utf-8")
     claims = load_claims(file)
     assert claims.sweeps == ("quickstart",)
-    for one in judge(claims, read_sweeps(claims, sandbox / "sweeps")):
-        assert one.answer is not None and one.answer.n_trained > 0, one.verdict_text
+    for judgement in judge(claims, read_sweeps(claims, sandbox / "sweeps")):
+        assert judgement.answer is not None and judgement.answer.n_trained > 0, judgement.verdict_text
 
 
 def test_the_yaml_of_search_spaces_is_the_quickstart() -> None:
@@ -132,7 +132,7 @@ def test_code_is_quoted_from_the_file(text: str) -> None:
 
 def task_of_a_page(name: str) -> list[str]:
     pages = (page("trainers/README.md"), page("trainers/tasks/README.md"))
-    return [text for one in pages for text in one.blocks("python") if f'{TASK}, "{name}"' in text]
+    return [text for page in pages for text in page.blocks("python") if f'{TASK}, "{name}"' in text]
 
 
 @pytest.mark.usefixtures("own_code_forgotten")
@@ -212,7 +212,7 @@ def test_a_class_of_a_page_keeps_the_contract(
     kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = [page(f"trainers/{folder}README.md") for folder in ("", "models/", "optimization/", "tasks/")]
-    (text,) = [text for one in pages for text in one.blocks("python") if f'@register("{kind}", "{name}")' in text]
+    (text,) = [text for page in pages for text in page.blocks("python") if f'@register("{kind}", "{name}")' in text]
     (tmp_path / f"readme_{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module(f"readme_{name}")
@@ -254,7 +254,8 @@ def test_python_of_a_page_runs(text: str, sandbox: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    "text", [pytest.param(text, id=f"{one.name} {n}") for one in PAGES for n, text in enumerate(one.blocks("console"))]
+    "text",
+    [pytest.param(text, id=f"{page.name} {n}") for page in PAGES for n, text in enumerate(page.blocks("console"))],
 )
 def test_a_command_prints_what_the_page_shows(
     text: str, lengthwise: CommandLine, monkeypatch: pytest.MonkeyPatch

@@ -30,8 +30,8 @@ def test_it_says_what_the_quickstart_is() -> None:
     spec = load_sweep(ROOT / "search_spaces" / "quickstart.yaml")
     configurations = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 12)])
     assert len(configurations) == spec.search.configurations
-    said = f"{len(configurations)} configurations x {len(spec.seeds)} seeds x {spec.training['steps']:,} steps"
-    assert said in FRONT.text
+    size = f"{len(configurations)} configurations x {len(spec.seeds)} seeds x {spec.training['steps']:,} steps"
+    assert size in FRONT.text
 
 
 def test_what_it_quotes_is_on_the_screen_of_the_quickstart() -> None:
@@ -66,9 +66,9 @@ def test_the_verdicts_of_all_claims_are_counted() -> None:
         assert line
         counts.update({name: int(count) for count, name in re.findall(r"(\d+) ([a-z ]+)", line[2])})
     tested = counts.total() - counts["not tested"]
-    told = [counts.total(), tested, *(counts[name] for name in names)]
+    expected = [counts.total(), tested, *(counts[name] for name in names)]
     sentence = next(line for line in FRONT.text.splitlines() if "claims of four papers" in line)
-    assert [int(number) for number in re.findall(r"\b\d+\b", sentence.partition("below")[0])] == told
+    assert [int(number) for number in re.findall(r"\b\d+\b", sentence.partition("below")[0])] == expected
 
 
 def test_every_study_has_a_finding() -> None:

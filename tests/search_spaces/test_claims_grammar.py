@@ -145,9 +145,9 @@ def test_one_fault_is_one_problem_at_its_line(tmp_path: Path, case: tuple[Any, .
 
 def test_the_valid_file_is_read(tmp_path: Path) -> None:
     assert problems(tmp_path, VALID) == ()
-    found = load_claims(tmp_path / "claims.yaml")
-    assert found.sweeps == ("tiny",) and [one.id for one in found.claims] == ["control", "better"]
-    assert found.claims[1].metric == ("accuracy", "label") and found.claims[1].arms["first"].lengths == (1,)
+    claims_file = load_claims(tmp_path / "claims.yaml")
+    assert claims_file.sweeps == ("tiny",) and [claim.id for claim in claims_file.claims] == ["control", "better"]
+    assert claims_file.claims[1].metric == ("accuracy", "label") and claims_file.claims[1].arms["first"].lengths == (1,)
 
 
 def test_a_claim_that_is_repeated_word_for_word_is_refused(tmp_path: Path) -> None:
@@ -157,26 +157,26 @@ def test_a_claim_that_is_repeated_word_for_word_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "said"),
+    ("changes", "key", "message"),
     [
         ({"arms": {"RPE": {}}}, "claims[0].arms", "must have configurations: all for a trend question"),
         ({"category": "post"}, "claims[0].category", "needs hold_others: true"),
         ({"hold_others": True, "success": {"least": 1}}, "claims[0].success", "is not read by a trend question"),
     ],
 )
-def test_a_trend_is_over_configurations(tmp_path: Path, changes: dict[str, Any], key: str, said: str) -> None:
+def test_a_trend_is_over_configurations(tmp_path: Path, changes: dict[str, Any], key: str, message: str) -> None:
     trend = {"id": "t", "says": "More is better.", "sweep": "tiny", "question": "trend", "key": "model.width"}
     trend |= {"arms": {"RPE": {"configurations": "all"}}, "compare": ["RPE"], "expect": "larger", "metric": "accuracy"}
     assert problems(tmp_path, yaml.safe_dump({"title": "T", "claims": [trend]})) == ()
     (problem,) = problems(tmp_path, yaml.safe_dump({"title": "T", "claims": [{**trend, **changes}]}))
-    assert problem.key == key and said in str(problem)
+    assert problem.key == key and message in str(problem)
 
 
 MEAN = {"statistic": "mean"}
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "said"),
+    ("changes", "key", "message"),
     [
         ({"negligible": 0.2}, "claims[1].negligible", "given 0.2; allowed: 0.1, or no key"),
         ({**MEAN, "negligible": 0.1}, "claims[1].negligible", "is not read with statistic: mean"),
@@ -184,13 +184,13 @@ MEAN = {"statistic": "mean"}
     ],
 )
 def test_a_page_has_one_bound_of_no_effect_for_a_metric(
-    tmp_path: Path, changes: dict[str, Any], key: str, said: str
+    tmp_path: Path, changes: dict[str, Any], key: str, message: str
 ) -> None:
     data = yaml.safe_load(VALID)
     data["no_effect"] = [{"metric": "accuracy", "within": 0.1, "because": "It is small."}]
     data["claims"][1] |= {"metric": ["accuracy", "accuracy.sparse"], **changes}
     (problem,) = problems(tmp_path, yaml.safe_dump(data, sort_keys=False))
-    assert problem.key == key and said in str(problem)
+    assert problem.key == key and message in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -245,14 +245,14 @@ def test_a_control_stands_before_what_rests_on_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "said"),
+    ("file", "message"),
     [
         ("quickstart.yaml", "is a sweep file, not a claims file; it names no claims file"),
         ("arithmetic/fig2_lengths.yaml", f"its claims file is {FOLDER / 'arithmetic' / 'claims.yaml'}"),
     ],
 )
-def test_a_sweep_file_in_place_of_a_claims_file_is_one_problem_and_the_other_way_round(file: str, said: str) -> None:
-    with pytest.raises(SweepFileError, match=re.escape(said)) as refused:
+def test_a_sweep_file_in_place_of_a_claims_file_is_one_problem_and_the_other_way_round(file: str, message: str) -> None:
+    with pytest.raises(SweepFileError, match=re.escape(message)) as refused:
         load_claims(FOLDER / file)
     assert len(refused.value.problems) == 1
     with pytest.raises(SweepFileError, match="is a claims file, not a sweep file") as refused:
@@ -279,16 +279,16 @@ JUNK = st.one_of(
 )  # fmt: skip
 
 
-@given(place=st.sampled_from(list(paths_of(DATA))), junk=JUNK)
-def test_whatever_stands_there_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, place, junk) -> None:
+@given(path=st.sampled_from(list(paths_of(DATA))), junk=JUNK)
+def test_whatever_stands_there_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, path, junk) -> None:
     """No traceback but SweepFileError, and each problem has an address."""
     data = copy.deepcopy(DATA)
     node = data
-    for step in place[:-1]:
+    for step in path[:-1]:
         node = node[step]
-    node[place[-1]] = junk
-    found = problems(tmp_path_factory.getbasetemp(), yaml.safe_dump(data, sort_keys=False))
-    assert all(str(problem) for problem in found)
+    node[path[-1]] = junk
+    reported = problems(tmp_path_factory.getbasetemp(), yaml.safe_dump(data, sort_keys=False))
+    assert all(str(problem) for problem in reported)
 
 
 def test_committed_schema_is_current() -> None:
@@ -322,4 +322,4 @@ def test_editors_find_a_description_for_every_key() -> None:
         for key, value in node["properties"].items()
     ]
     assert len(described) > 35
-    assert [one for one in described if not one[-1]] == [], json.dumps(described)
+    assert [entry for entry in described if not entry[-1]] == [], json.dumps(described)

@@ -241,7 +241,7 @@ def test_a_condition_on_a_part_of_what_is_drawn_is_refused_in_a_file(sweep_file,
 
 
 @pytest.mark.parametrize(
-    ("when", "said"),
+    ("when", "message"),
     [
         ("model.norm: [none, pre]", None),
         ("model.norm: prre", 'model.norm is "none", so training.steps is never drawn'),
@@ -252,8 +252,10 @@ def test_a_condition_on_a_part_of_what_is_drawn_is_refused_in_a_file(sweep_file,
         ("model.sites: [[attention]]", None),
     ],
 )
-def test_a_key_that_is_never_drawn_is_noted(sweep_file, valid_text, when, said):
+def test_a_key_that_is_never_drawn_is_noted(sweep_file, valid_text, when, message):
     start, end = valid_text.index("space:"), valid_text.index("search:")
     text = f"{valid_text[:start]}space:\n  training.steps: {{choice: [1], when: {{{when}}}}}\n{valid_text[end:]}"
     notes = read_sweep(sweep_file(text.replace("  norm: none", "  norm: none\n  sites: [attention]"))).findings.notes
-    assert len(notes) == (said is not None) and (said is None or said.replace('"', "'") in notes[0].replace('"', "'"))
+    assert len(notes) == (message is not None) and (
+        message is None or message.replace('"', "'") in notes[0].replace('"', "'")
+    )

@@ -57,7 +57,7 @@ def test_an_average_that_only_a_configuration_names_can_be_the_objective() -> No
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("- {}", "- {model.dropout: 0.3, training.averages.ema.decay: 0.9}", "item 2 repeats item 1"),
         ("- {}", "- 3", "item 2 is not a mapping"),
@@ -73,9 +73,9 @@ def test_an_average_that_only_a_configuration_names_can_be_the_objective() -> No
         ("seeds:", "space: {model.width: {grid: [8]}}\nseeds:", "space.model.width: is not read by sampler listed"),
     ],
 )
-def test_what_is_wrong_is_said(old: str, new: str, said: str) -> None:
+def test_what_is_wrong_is_said(old: str, new: str, message: str) -> None:
     assert LISTED.count(old) == 1
-    assert said in refusal(LISTED.replace(old, new))
+    assert message in refusal(LISTED.replace(old, new))
 
 
 def test_an_empty_or_missing_list_is_refused() -> None:

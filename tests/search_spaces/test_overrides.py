@@ -106,8 +106,8 @@ def test_wrong_name_argument(sweep_file: Write, problems: Refuse) -> None:
 
 
 def test_overrides_and_file_are_judged_together(edited: Write, problems: Refuse) -> None:
-    found = problems(edited("seeds: 8", "seeds: 0"), "resources.cpus=0", "objective.reduce=men")
-    assert [problem.key for problem in found] == ["seeds", "objective.reduce", "resources.cpus"]
+    reported = problems(edited("seeds: 8", "seeds: 0"), "resources.cpus=0", "objective.reduce=men")
+    assert [problem.key for problem in reported] == ["seeds", "objective.reduce", "resources.cpus"]
 
 
 def test_an_override_repairs_a_wrong_value(edited: Write) -> None:
@@ -136,11 +136,11 @@ SUGGESTED = {
 }
 
 
-@pytest.mark.parametrize(("override", "said"), SUGGESTED.items(), ids=SUGGESTED)
-def test_what_is_meant_is_suggested(override: str, said: str) -> None:
+@pytest.mark.parametrize(("override", "hint"), SUGGESTED.items(), ids=SUGGESTED)
+def test_what_is_meant_is_suggested(override: str, hint: str) -> None:
     with pytest.raises(SweepFileError) as caught:
         load_sweep(QUICKSTART, [override])
-    assert len(caught.value.problems) == 1 and str(caught.value).endswith(said)
+    assert len(caught.value.problems) == 1 and str(caught.value).endswith(hint)
 
 
 def test_what_is_suggested_is_not_what_was_said_already() -> None:

@@ -90,7 +90,7 @@ def test_sums_and_the_places_of_digits(load, form: str) -> None:
         assert targets[equals : equals + len(answer)] == answer and set(targets[:equals]) <= {IGNORED}
 
         def number(part: list[int]) -> int:
-            return sum(digit * 10**place for place, digit in enumerate(one for one in part if one < 10))
+            return sum(digit * 10**exponent for exponent, digit in enumerate(digit for digit in part if digit < 10))
 
         assert number(first) + number(second) == number(answer)
         if form == "hints":

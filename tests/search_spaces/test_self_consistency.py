@@ -46,7 +46,7 @@ def pack_of(task: dict[str, Any] = PARITY, count: int = 2, metrics: Any = METRIC
 
 def answers_of(pack: Pack, state: TrainingState, draws: int = 6) -> list[tuple[tuple[int, ...], Tensor, Tensor]]:
     """Return the lengths of each test batch, its sampled answers, (M, B, D, A), and its true ones, (M, B, A)."""
-    found = []
+    answers = []
     for test in draw_evaluation_inputs(pack):
         batch = test.batch.for_members(pack.seed_index_M)
         noise = Noise(
@@ -58,8 +58,8 @@ def answers_of(pack: Pack, state: TrainingState, draws: int = 6) -> list[tuple[t
         forward = Forward(pack.model, pack.layout.views(state.theta), pack.form, noise)
         with torch.no_grad():
             sampled = pack.task.sample_answers(forward, batch, test.lengths, draws, 0.8)
-        found.append((test.lengths, sampled, pack.task.true_answers(batch, test.lengths)))
-    return found
+        answers.append((test.lengths, sampled, pack.task.true_answers(batch, test.lengths)))
+    return answers
 
 
 def plain_values(draws_BDA: Tensor, true_BA: Tensor) -> dict[str, list[float]]:
@@ -67,7 +67,7 @@ def plain_values(draws_BDA: Tensor, true_BA: Tensor) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {name: [] for name in METRICS}
     for draws, right in zip(draws_BDA.tolist(), true_BA.tolist(), strict=True):
         for k in (1, 4):  # the share of all choices of k of the answers that have a right one
-            choices = [any(one == right for one in few) for few in itertools.combinations(draws, k)]
+            choices = [any(draw == right for draw in few) for few in itertools.combinations(draws, k)]
             values[f"pass_at_{k}"].append(sum(choices) / len(choices))
         ((most, _), *_) = Counter(map(tuple, draws)).most_common()  # of equal counts the first
         values["majority"].append(float(list(most) == right))
@@ -122,10 +122,10 @@ def test_equal_draws_are_sampled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pack = pack_of(metrics={**METRICS, "other": {"kind": "majority", "draws": 3}})
     evaluate(pack, TrainingState.make_initial(pack))
     assert calls == [6, 3]
-    (one,) = members(1, {**METRICS, "other": {"kind": "majority", "draws": 3}}, task=PARITY)
-    passes = one.task.passes_with(one.model)
-    assert one.evaluation_passes == pytest.approx(passes + (passes - 1) * 9)
-    assert replace(one, evaluation=replace(one.evaluation, metrics=None)).evaluation_passes == passes
+    (member,) = members(1, {**METRICS, "other": {"kind": "majority", "draws": 3}}, task=PARITY)
+    passes = member.task.passes_with(member.model)
+    assert member.evaluation_passes == pytest.approx(passes + (passes - 1) * 9)
+    assert replace(member, evaluation=replace(member.evaluation, metrics=None)).evaluation_passes == passes
 
 
 def test_what_cannot_be_measured_is_refused() -> None:

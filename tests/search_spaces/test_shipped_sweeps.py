@@ -37,10 +37,10 @@ def test_a_shipped_sweep_is_good(file: Path, own_code_forgotten: None) -> None:
     beyond = set(judged.lengths) - set(judged.trained_lengths) if judged.trained_lengths else set()
     spec = spec.with_direction(judged.direction) if spec.direction_is_assumed else spec
     # The decays of averages are those of the papers.
-    warnings = [said for said in list_warnings(spec, [member]) if "still its initial weights" not in said]
+    warnings = [warning for warning in list_warnings(spec, [member]) if "still its initial weights" not in warning]
     assert spec.name == file.stem
     if "chosen in distribution" in file.read_text(encoding="utf-8"):  # as the file says of its objective.lengths
-        warnings = [said for said in warnings if "objective.lengths includes trained lengths" not in said]
+        warnings = [warning for warning in warnings if "objective.lengths includes trained lengths" not in warning]
     assert not beyond or not warnings, "selection is on lengths beyond training, in the metric's better direction"
 
 
@@ -66,8 +66,8 @@ def test_a_small_sweep_does_not_ask_for_seeds_that_decide_nothing_more(file: Pat
     assert seeds <= MIN_FOR_MEDIAN or contrary != find_order_statistic(seeds - 1), f"{seeds - 1} seeds decide as much"
 
 
-SCRATCHPADS = {one.stem: one for one in FILES if one.parent.name == "inductive_scratchpad"}
-AT_PAPER_SIZE = [one for name, one in SCRATCHPADS.items() if f"{name}_cpu" in SCRATCHPADS]  # others are small alone
+SCRATCHPADS = {path.stem: path for path in FILES if path.parent.name == "inductive_scratchpad"}
+AT_PAPER_SIZE = [path for name, path in SCRATCHPADS.items() if f"{name}_cpu" in SCRATCHPADS]  # others are small alone
 
 
 @pytest.mark.parametrize("file", AT_PAPER_SIZE, ids=name_of)

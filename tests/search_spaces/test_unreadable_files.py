@@ -123,15 +123,15 @@ def test_impossible_paths(path: str) -> None:
 )
 def test_text_that_is_no_sweep(sweep_file: Write, problems: Refuse, content: bytes, line: int, message: str) -> None:
     path = sweep_file(content)
-    found = problems(path)  # nested brackets in quadratic time would take hours
-    assert len(found) == 1
-    assert found[0].where == f"{path}:{line}"
-    assert message in str(found[0])
+    reported = problems(path)  # nested brackets in quadratic time would take hours
+    assert len(reported) == 1
+    assert reported[0].where == f"{path}:{line}"
+    assert message in str(reported[0])
 
 
 def test_too_many_colons_are_not_called_wrong_indentation(sweep_file: Write, problems: Refuse) -> None:
-    (found,) = problems(sweep_file(b"a: b: c\n"))
-    assert "is not valid YAML" in str(found) and "indentation" not in str(found)
+    (problem,) = problems(sweep_file(b"a: b: c\n"))
+    assert "is not valid YAML" in str(problem) and "indentation" not in str(problem)
 
 
 def test_file_over_a_megabyte(sweep_file: Write, valid_text: str, problems: Refuse) -> None:
@@ -162,11 +162,11 @@ def test_of_many_faults_alike_the_first_are_shown_and_the_rest_counted(
     sweep_file: Write, valid_text: str, problems: Refuse
 ) -> None:
     path = sweep_file(valid_text.replace("seeds: 8", "seeds: 0") + "".join(f"k{n}: .nan\n" for n in range(2_000)))
-    found = problems(path)
-    assert [problem.key for problem in found] == ["seeds", *(f"k{n}" for n in range(10)), ""]
-    assert str(found[-1]) == f"{path}:39: and 1,990 more like it: must be a finite number"
-    [*_, last] = found = problems(sweep_file(valid_text + "".join(f"k{n}: {n}\n" for n in range(11))))
-    assert len(found) == 11 and last.key == "k10", "one more is shorter than the count of it"
+    reported = problems(path)
+    assert [problem.key for problem in reported] == ["seeds", *(f"k{n}" for n in range(10)), ""]
+    assert str(reported[-1]) == f"{path}:39: and 1,990 more like it: must be a finite number"
+    [*_, last] = reported = problems(sweep_file(valid_text + "".join(f"k{n}: {n}\n" for n in range(11))))
+    assert len(reported) == 11 and last.key == "k10", "one more is shorter than the count of it"
 
 
 def test_byte_order_mark_and_windows_lines_are_fine(sweep_file: Write, valid_text: str) -> None:

@@ -73,9 +73,9 @@ def pretend_gpus(train_pack):
 
         from orchestrator.engine.environment import read_environment
 
-        place = f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {ray.get_runtime_context().get_node_id()}"
+        devices = f"{os.environ.get('CUDA_VISIBLE_DEVICES')} {ray.get_runtime_context().get_node_id()}"
         with Path(os.environ["PRETENDED_GPUS"]).open("a") as file:
-            file.write(f"{work.pack_id} {place}\n")
+            file.write(f"{work.pack_id} {devices}\n")
         if len(work.member_ids) > room:
             reporter.report_environment({**read_environment(work.modules, gpus=0), "device": "a GPU that is not there"})
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")

@@ -63,9 +63,9 @@ def test_a_sweep_file_that_is_damaged_in_its_folder_is_written_again_once_it_is_
     folder = shutil.copytree(SWEEPS[0], tmp_path / "copy")
     state, file = SweepState.load(folder), folder / "sweep.yaml"
     file.write_text("[")
-    with pytest.raises(SweepFileError) as found:
+    with pytest.raises(SweepFileError) as error:
         load_spec(state)
-    assert found.value.unchecked == f"or delete {file}; it will be rewritten from the ledger"
+    assert error.value.unchecked == f"or delete {file}; it will be rewritten from the ledger"
     file.unlink()
     assert load_spec(state).spec_hash == state.spec_hash and file.exists()
 
@@ -82,9 +82,9 @@ def test_an_interrupted_one_is_extended(tmp_path: Path) -> None:
     assert (folder / LEDGER_FILE).read_bytes().startswith(ledger)
     assert state.spec_hash == before.spec_hash and state.draws.keys() >= before.draws.keys()
     for label, added in {"#0": 1, "#1": 0}.items():
-        one = find_configuration(state, label)
-        assert len(one.members) == len(spec.seeds) + added
-        assert all(member.status in ("complete", "failed") for member in one.members.values())
+        configuration = find_configuration(state, label)
+        assert len(configuration.members) == len(spec.seeds) + added
+        assert all(member.status in ("complete", "failed") for member in configuration.members.values())
     now, then = read_curves(state), read_curves(before)
     trained = now.merge(then, on=["config_id", "seed", "average", "metric", "length", "step"], suffixes=("", "_then"))
     assert len(trained) == len(then) and (trained["value"] == trained["value_then"])[trained["value"].notna()].all()
@@ -106,8 +106,8 @@ def test_weights_are_found_under_the_names_of_the_ledger(tmp_path: Path) -> None
     folder = copied("kept_weights", tmp_path)
     state = SweepState.load(folder)
     assert len(list_kept_weights(state)) == 4
-    for config_id, found in state.configurations.items():
-        for seed in found.members:
+    for config_id, configuration in state.configurations.items():
+        for seed in configuration.members:
             assert load(folder, config_id, seed, "ema")["embedding"].shape == (6, 8)
 
 
@@ -118,7 +118,8 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     assert confirm_sweep(folder, quiet(), plan).exit_code == 0
     now, then = (SweepState.load(where / "finished-confirm") for where in (tmp_path, RELEASED))
     members = [
-        [build_recorded_member(one.resolved, 0) for one in state.configurations.values()] for state in (now, then)
+        [build_recorded_member(configuration.resolved, 0) for configuration in state.configurations.values()]
+        for state in (now, then)
     ]
     assert members[0] == members[1]
     assert list(now.configurations) == list(map_config_ids(recorded(then))), "a new sweep names them by today's rule"
@@ -129,11 +130,11 @@ def test_a_confirmation_trains_what_it_did_then(tmp_path: Path) -> None:
     both = [curves.astype(dict.fromkeys(keys, str)).sort_values(keys, ignore_index=True) for curves in (mine, known)]
     pd.testing.assert_frame_equal(*both, rtol=1e-5, atol=1e-5)  # the order of metrics is not kept
     for state in (SweepState.load(folder), now):
-        (one,) = read_confirmations(summarize(state))
+        (confirmation,) = read_confirmations(summarize(state))
         first = json.loads((RELEASED / "finished.summary.json").read_text())[:2]
-        assert [row.config_id for row in one.rows] == [row["config_id"] for row in first]
-        assert [row.confirmed.median for row in one.rows] == pytest.approx(
-            [found.score for found in then.configurations.values()], abs=1e-5
+        assert [row.config_id for row in confirmation.rows] == [row["config_id"] for row in first]
+        assert [row.confirmed.median for row in confirmation.rows] == pytest.approx(
+            [configuration.score for configuration in then.configurations.values()], abs=1e-5
         )
 
 
@@ -158,7 +159,7 @@ def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: 
         assert (again.created, again.points) == (0, 0)
     then = state.provenance["confirms"]["configurations"]
     assert {name: run.data.metrics["search_score"] for name, run in by_name.items()} == {
-        one["config_id"]: pytest.approx(one["score"][0]) for one in then
+        row["config_id"]: pytest.approx(row["score"][0]) for row in then
     }
 
 

@@ -34,9 +34,9 @@ KEYS = ["config_id", "seed", "average", "metric", "length", "step"]
 
 def resumed(folder: Path) -> SweepState:
     """Resume the sweep in `folder` to its end, in this process."""
-    said = io.StringIO()
-    outcome = resume_sweep(folder, Console(file=said), ["resources.scheduler=inline"], accept_code_change=True)
-    assert outcome.exit_code == 0, said.getvalue()
+    output = io.StringIO()
+    outcome = resume_sweep(folder, Console(file=output), ["resources.scheduler=inline"], accept_code_change=True)
+    assert outcome.exit_code == 0, output.getvalue()
     return SweepState.load(folder)
 
 
@@ -128,7 +128,7 @@ def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_
     assert [[draw.number, draw.config_id, draw.values] for draw in draws] == [
         [number, names[name], values] for number, name, values, _ in then
     ]
-    scores = {name: one.score for name, one in state.configurations.items()}
+    scores = {name: configuration.score for name, configuration in state.configurations.items()}
     np.testing.assert_allclose(
         [scores[draw.config_id] for draw in draws], [row[3] for row in then], rtol=0, atol=SCORES
     )
@@ -154,10 +154,10 @@ def test_an_interrupted_sweep_is_resumed_to_the_same_curves(original: Path, tmp_
         assert {path.name for path in (folder / "weights").iterdir()} == named_files
 
 
-def assert_near(found: np.ndarray, known: np.ndarray) -> None:
+def assert_near(values: np.ndarray, known: np.ndarray) -> None:
     """Infinite and missing where they were, and the shares of the others as near as ALLOWED says."""
     finite = np.isfinite(known)
-    np.testing.assert_array_equal(found[~finite], known[~finite])
-    apart = np.abs(found[finite] - known[finite]) / (1 + np.abs(known[finite]))
+    np.testing.assert_array_equal(values[~finite], known[~finite])
+    apart = np.abs(values[finite] - known[finite]) / (1 + np.abs(known[finite]))
     for share, most in ALLOWED.items():
         assert np.quantile(apart, share) <= most, (share, float(np.quantile(apart, share)))

@@ -85,14 +85,14 @@ def unnamed_weights(state: SweepState) -> list[Path]:
 
 def within_generation(state: SweepState) -> bool:
     """At least a dozen configurations have scores, and one generation is drawn, packed and not done."""
-    scored, drawn = sum(one.is_scored for one in state.configurations.values()), len(state.draws)
-    packed = all(len(found.members) == 2 for found in state.configurations.values())
+    scored, drawn = sum(configuration.is_scored for configuration in state.configurations.values()), len(state.draws)
+    packed = all(len(configuration.members) == 2 for configuration in state.configurations.values())
     return 12 <= scored < drawn < 22 and drawn % 4 == 0 and packed
 
 
 def drawing_generation(state: SweepState) -> bool:
     """At least a dozen configurations have scores, and one generation is drawn in part."""
-    scored, drawn = sum(one.is_scored for one in state.configurations.values()), len(state.draws)
+    scored, drawn = sum(configuration.is_scored for configuration in state.configurations.values()), len(state.draws)
     return 12 <= scored < drawn < 22 and drawn % 4 != 0
 
 
@@ -175,7 +175,7 @@ def drawn(folder: Path) -> list[list[Any]]:
     """(number, config_id, values, score) of every draw."""
     state = SweepState.load(folder)
     draws = sorted(state.draws.values(), key=lambda draw: draw.number)
-    return [[one.number, one.config_id, one.values, state.configurations[one.config_id].score] for one in draws]
+    return [[draw.number, draw.config_id, draw.values, state.configurations[draw.config_id].score] for draw in draws]
 
 
 def resumed(target: Path, name: str, scratch: Path) -> None:
@@ -202,9 +202,9 @@ def main() -> None:
                 if name == "finished":
                     done("confirm", folder, "--top", 2, "--seeds", 3)
                     kept.append(scratch / "finished-confirm")
-                for one in kept:
-                    ship(one, target)
-                    write_json(target / f"{one.name}.summary.json", ranked(one))
+                for source in kept:
+                    ship(source, target)
+                    write_json(target / f"{source.name}.summary.json", ranked(source))
             else:
                 killed(file, folder, KILLS[name])
                 if name == "interrupted_weights":
