@@ -1,4 +1,4 @@
-"""Ledgers of sweeps whose members never trained, with invented curves, and claims that are put to them."""
+"""Ledgers of sweeps whose members never trained, with invented curves, and claims about them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,7 @@ def pretended_sweep(
             every = steps // evaluations if evaluations else spec.evaluation["every"]
             for step in range(steps, 0, -every)[::-1]:
                 values = [invent(member, numbers[config_id], metrics, step) for config_id, member in members]
-                failed = [0 if step == steps and np.isnan(one).any() else -1 for one in values]
+                failed = [0 if step == steps and np.isnan(curve).any() else -1 for curve in values]
                 evaluation = Evaluation(
                     step=step, final=step == steps, averages=averages, metrics=metrics, lengths=lengths,
                     values_MAKL=np.stack(values).astype(np.float32), loss_M=np.zeros(len(members)),
@@ -155,17 +155,17 @@ def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestrator.claims.claims_page.write_small_png", lambda figure, path: blank(path, None))
 
 
-Put = Callable[..., dict[str, Judgement]]
+Judge = Callable[..., dict[str, Judgement]]
 
 
 @pytest.fixture
-def put(tmp_path: Path) -> Put:
-    """put(value, claims..., seeds=9, sweep=SWEEP, end=True): what came of claims put to an invented sweep, by id.
+def judge_claims(tmp_path: Path) -> Judge:
+    """judge_claims(value, claims..., seeds=9, sweep=SWEEP, end=True): the judgements of an invented sweep, by claim id.
 
     value(member, metric, average, length, step) is one value of a member's curve.
     """
 
-    def put_claims(
+    def write_and_judge(
         value: Value, *claims: Mapping[str, Any], seeds: int = 9, sweep: str = SWEEP, end: bool = True
     ) -> dict[str, Judgement]:
         def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
@@ -185,7 +185,7 @@ def put(tmp_path: Path) -> Put:
         file = load_claims(write_claims(storage / "claims.yaml", claims))
         return {judgement.claim.id: judgement for judgement in judge(file, read_sweeps(file, storage))}
 
-    return put_claims
+    return write_and_judge
 
 
 def is_pre(member: MemberConfig) -> bool:

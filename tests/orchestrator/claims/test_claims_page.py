@@ -154,12 +154,12 @@ def test_pictures_of_the_closing_words_are_copied_beside_the_page(claims_file: P
     write_claims(claims_file, CLAIMS, closing="![one](sums.png) ![two](drawn/sums.png)")
     code, _, err = says(*ask)
     assert code == 2 and "drawn/sums.png has the name of another figure" in err
-    own = claims_file.parent / "page_figures" / "sums.png"
-    own.parent.mkdir()
-    own.write_bytes(b"drawn before")
+    existing = claims_file.parent / "page_figures" / "sums.png"
+    existing.parent.mkdir()
+    existing.write_bytes(b"drawn before")
     write_claims(claims_file, CLAIMS, closing="![sums](page_figures/sums.png)")
     code, _, err = says(*ask[:-1], claims_file.parent / "page.md")
-    assert code == 0 and own.read_bytes() == b"drawn before", err
+    assert code == 0 and existing.read_bytes() == b"drawn before", err
 
 
 @pytest.mark.parametrize("words", [["--keep"], ["--run"], ["--run", "--keep"]])
@@ -185,9 +185,11 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_is_trained_or_
 def test_bad_input_is_one_sentence_and_exit_code_2(claims_file: Path, says) -> None:
     claims_file.write_text(claims_file.read_text().replace("expect: smaller", "expect: smller", 1))
     code, out, err = says("claims", claims_file, "--storage", claims_file.parent)
-    said = " ".join((out + err).split())
-    assert code == 2 and "claims[0].expect" in said and "did you mean smaller?" in said and "Traceback" not in said
+    output = " ".join((out + err).split())
+    assert (
+        code == 2 and "claims[0].expect" in output and "did you mean smaller?" in output and "Traceback" not in output
+    )
     write_claims(claims_file, [claim(metric="totl_variation")])
     code, out, err = says("claims", claims_file, "--storage", claims_file.parent)
-    said = " ".join((out + err).split())
-    assert code == 2 and "totl_variation is not a known metric" in said and "did you mean total_variation?" in said
+    output = " ".join((out + err).split())
+    assert code == 2 and "totl_variation is not a known metric" in output and "did you mean total_variation?" in output

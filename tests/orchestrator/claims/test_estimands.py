@@ -6,7 +6,7 @@ from scipy import stats
 
 from orchestrator.errors import UserError
 from orchestrator.statistics.intervals import estimate_mean
-from tests.orchestrator.claims.conftest import Put, claim, is_pre
+from tests.orchestrator.claims.conftest import Judge, claim, is_pre
 from tests.orchestrator.claims.test_trends import RANDOM
 from trainers.config.member import MemberConfig
 
@@ -18,54 +18,57 @@ def few_differ(member: MemberConfig, metric: str, average: str, length: int, ste
     return 0.5 + DIFFERENCES[member.seed] * is_pre(member)
 
 
-def test_a_mean_has_students_interval_and_test(put: Put) -> None:
+def test_a_mean_has_students_interval_and_test(judge_claims: Judge) -> None:
     expected = stats.ttest_1samp(DIFFERENCES, 0.0)
-    found = put(few_differ, claim(statistic="mean"))["pre_norm"]
-    assert found.verdict == "undecided" and found.answer.n == 9
-    assert found.answer.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6)
+    judgement = judge_claims(few_differ, claim(statistic="mean"))["pre_norm"]
+    assert judgement.verdict == "undecided" and judgement.answer.n == 9
+    assert judgement.answer.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6)
     interval = expected.confidence_interval()
-    assert (found.answer.low, found.answer.high) == pytest.approx((interval.low, interval.high), abs=1e-6)
-    assert found.answer.p == pytest.approx(expected.pvalue, rel=1e-4)
-    assert found.other_statistic_answer.effect == 0.0, "the median beside it"
+    assert (judgement.answer.low, judgement.answer.high) == pytest.approx((interval.low, interval.high), abs=1e-6)
+    assert judgement.answer.p == pytest.approx(expected.pvalue, rel=1e-4)
+    assert judgement.other_statistic_answer.effect == 0.0, "the median beside it"
 
 
-def test_a_median_has_the_mean_over_all_seeds_beside_it(put: Put) -> None:
+def test_a_median_has_the_mean_over_all_seeds_beside_it(judge_claims: Judge) -> None:
     asked = claim(learned={"metric": "total_variation", "least": 0.45})
-    found = put(few_differ, asked)["pre_norm"]
-    assert (found.answer.n, found.answer.effect) == (9, 0.0) and found.learned_answer.n == 7
-    assert found.other_statistic_answer.n == 9 and found.other_statistic_answer.effect == pytest.approx(
+    judgement = judge_claims(few_differ, asked)["pre_norm"]
+    assert (judgement.answer.n, judgement.answer.effect) == (9, 0.0) and judgement.learned_answer.n == 7
+    assert judgement.other_statistic_answer.n == 9 and judgement.other_statistic_answer.effect == pytest.approx(
         0.0, abs=1e-6
     ), "two count as the worst, 0.5"
-    plain = put(few_differ, claim())["pre_norm"]
+    plain = judge_claims(few_differ, claim())["pre_norm"]
     assert (
         plain.other_statistic_answer.effect == pytest.approx(np.mean(DIFFERENCES), abs=1e-6)
         and plain.measured_answer is None
     )
 
 
-def test_unlearned_seeds_as_measured_stand_beside_the_verdict_and_decide_nothing(put: Put) -> None:
+def test_unlearned_seeds_as_measured_stand_beside_the_verdict_and_decide_nothing(judge_claims: Judge) -> None:
     def clear(member: MemberConfig, *_: object) -> float:
         return 0.5 - is_pre(member) * (0.1 + 0.01 * member.seed)
 
-    whole = put(clear, claim())["pre_norm"]
-    found = put(clear, claim(learned={"metric": "total_variation", "least": 0.45}))["pre_norm"]
-    assert whole.verdict == "held" and found.verdict_text.startswith("not tested: not learned")
-    assert (found.measured_answer.effect, found.measured_answer.low, found.measured_answer.n) == (
+    whole = judge_claims(clear, claim())["pre_norm"]
+    judgement = judge_claims(clear, claim(learned={"metric": "total_variation", "least": 0.45}))["pre_norm"]
+    assert whole.verdict == "held" and judgement.verdict_text.startswith("not tested: not learned")
+    assert (judgement.measured_answer.effect, judgement.measured_answer.low, judgement.measured_answer.n) == (
         whole.answer.effect,
         whole.answer.low,
         9,
     )
-    assert found.other_statistic_answer is None, "a mean over values of which half are made up"
+    assert judgement.other_statistic_answer is None, "a mean over values of which half are made up"
 
 
-def test_a_mean_that_lies_on_one_side_decides(put: Put) -> None:
+def test_a_mean_that_lies_on_one_side_decides(judge_claims: Judge) -> None:
     def clear(member: MemberConfig, *rest: object) -> float:
         return 0.5 - is_pre(member) * (0.1 + 0.01 * member.seed)
 
-    assert put(clear, claim(statistic="mean"))["pre_norm"].verdict == "held"
-    assert put(clear, claim(statistic="mean", expect="larger"))["pre_norm"].verdict == "contradicted"
-    assert put(lambda member, *_: 0.5 - 0.25 * is_pre(member), claim(statistic="mean"))["pre_norm"].verdict == "held"
-    few = put(clear, claim(statistic="mean"), seeds=5)["pre_norm"]
+    assert judge_claims(clear, claim(statistic="mean"))["pre_norm"].verdict == "held"
+    assert judge_claims(clear, claim(statistic="mean", expect="larger"))["pre_norm"].verdict == "contradicted"
+    assert (
+        judge_claims(lambda member, *_: 0.5 - 0.25 * is_pre(member), claim(statistic="mean"))["pre_norm"].verdict
+        == "held"
+    )
+    few = judge_claims(clear, claim(statistic="mean"), seeds=5)["pre_norm"]
     assert few.verdict_text == "not tested: 5 of 6 seeds"
 
 
@@ -88,18 +91,18 @@ def worse_by_dropout(member: MemberConfig, metric: str, average: str, length: in
     return 0.3 + 0.05 * member.seed + (member.model.dropout - 0.1) * (average == "ema")
 
 
-def test_configurations_of_a_random_search_are_the_sample(put: Put) -> None:
-    found = put(worse_by_dropout, claim(**AVERAGES), seeds=2, sweep=SEARCH)["pre_norm"]
+def test_configurations_of_a_random_search_are_the_sample(judge_claims: Judge) -> None:
+    judgement = judge_claims(worse_by_dropout, claim(**AVERAGES), seeds=2, sweep=SEARCH)["pre_norm"]
     expected = [
-        configuration.values["model.dropout"] - 0.1 for configuration in found.sweep.state.configurations.values()
+        configuration.values["model.dropout"] - 0.1 for configuration in judgement.sweep.state.configurations.values()
     ]
-    assert (found.answer.n, found.answer.n_trained, found.answer.unit) == (30, 30, "configurations")
-    assert found.answer.effect == pytest.approx(np.median(expected), abs=1e-5)
+    assert (judgement.answer.n, judgement.answer.n_trained, judgement.answer.unit) == (30, 30, "configurations")
+    assert judgement.answer.effect == pytest.approx(np.median(expected), abs=1e-5)
     above = int((np.array(expected) > 0).sum())
-    assert found.answer.p == pytest.approx(stats.binomtest(above, 30).pvalue)
-    assert found.verdict == "contradicted" and found.other_statistic_answer is None
+    assert judgement.answer.p == pytest.approx(stats.binomtest(above, 30).pvalue)
+    assert judgement.verdict == "contradicted" and judgement.other_statistic_answer is None
 
 
-def test_configurations_of_a_grid_are_not_a_sample(put: Put) -> None:
+def test_configurations_of_a_grid_are_not_a_sample(judge_claims: Judge) -> None:
     with pytest.raises(UserError, match="needs a random search"):
-        put(lambda *_: 0.1, claim(**AVERAGES))
+        judge_claims(lambda *_: 0.1, claim(**AVERAGES))

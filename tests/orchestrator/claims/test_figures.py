@@ -9,7 +9,7 @@ from orchestrator.claims.details_section import describe_remedy
 from orchestrator.claims.figures import draw_claim, is_drawable
 from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.verdicts import add_seeds_needed
-from tests.orchestrator.claims.conftest import NONE, PRE, STEPS, Put, claim, is_pre
+from tests.orchestrator.claims.conftest import NONE, PRE, STEPS, Judge, claim, is_pre
 from trainers.config.member import MemberConfig
 
 POOLED = {"where": {"model.norm": "pre"}, "configurations": "all"}
@@ -29,8 +29,8 @@ def norm_differs(member: MemberConfig, metric: str, average: str, length: int, s
     return 0.5 + is_pre(member) * (0.01 * member.seed + 0.001 * length) + 0.1 * member.training.learning_rate
 
 
-def test_a_dot_is_the_paired_difference_of_a_seed_and_the_band_its_interval(put: Put) -> None:
-    judgement = put(norm_differs, claim(**ARMS, lengths=[8], figure="seeds"))["pre_norm"]
+def test_a_dot_is_the_paired_difference_of_a_seed_and_the_band_its_interval(judge_claims: Judge) -> None:
+    judgement = judge_claims(norm_differs, claim(**ARMS, lengths=[8], figure="seeds"))["pre_norm"]
     axes, title = axes_of(judgement)
     (dots,) = [line for line in axes.lines if line.get_marker() == "."]
     assert dots.get_ydata() == pytest.approx(0.008 + 0.01 * np.arange(9), abs=1e-6), "the median of two rates"
@@ -39,8 +39,8 @@ def test_a_dot_is_the_paired_difference_of_a_seed_and_the_band_its_interval(put:
     assert "pre minus none" in title and "2 configurations" in title
 
 
-def test_against_length_the_paired_difference_has_a_band(put: Put) -> None:
-    axes, _ = axes_of(put(norm_differs, claim(**ARMS))["pre_norm"])
+def test_against_length_the_paired_difference_has_a_band(judge_claims: Judge) -> None:
+    axes, _ = axes_of(judge_claims(norm_differs, claim(**ARMS))["pre_norm"])
     thin = [line for line in axes.lines if line.get_alpha()]
     assert len(thin) == 9, "a curve for each seed"
     assert thin[3].get_ydata() == pytest.approx(0.03 + 0.001 * np.arange(1, 10), abs=1e-6)
@@ -50,10 +50,10 @@ def test_against_length_the_paired_difference_has_a_band(put: Put) -> None:
 
 
 @pytest.mark.parametrize("question", ["share", "fisher"])
-def test_shares_of_seeds_have_no_figure(put: Put, question: str) -> None:
+def test_shares_of_seeds_have_no_figure(judge_claims: Judge, question: str) -> None:
     arms = ARMS["arms"] if question == "fisher" else {"pre": POOLED}
     asked = claim(arms=arms, compare=list(arms), question=question, success={"most": 0.8}, expect="larger")
-    assert not is_drawable(put(norm_differs, asked)["pre_norm"])
+    assert not is_drawable(judge_claims(norm_differs, asked)["pre_norm"])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_shares_of_seeds_have_no_figure(put: Put, question: str) -> None:
     ],
 )
 def test_more_seeds_are_asked_for_if_they_would_decide(
-    put: Put, worse: tuple[int, ...], others: tuple[float, ...], enough: int
+    judge_claims: Judge, worse: tuple[int, ...], others: tuple[float, ...], enough: int
 ) -> None:
     """Those that learned, if others do not count; nine seeds were trained. `others`: p of the page's other claims."""
 
@@ -79,7 +79,7 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
 
     learned = {"metric": "total_variation", "lengths": [1], "most": 0.5}
     for changes in ({}, {"learned": learned}):
-        judgement = put(noise, claim(**changes))["pre_norm"]
+        judgement = judge_claims(noise, claim(**changes))["pre_norm"]
         beside = [replace(judgement, answer=replace(judgement.answer, p=p), holm_p=p) for p in others]
         judgement = add_seeds_needed(
             replace(judgement, verdict="undecided", reason="after 9 seeds"), beside, 2 + len(others)
@@ -99,21 +99,21 @@ def test_more_seeds_are_asked_for_if_they_would_decide(
     ],
 )
 def test_more_seeds_decide_only_what_their_interval_would(
-    put: Put, values: list[float], asked: dict[str, object], enough: int | None
+    judge_claims: Judge, values: list[float], asked: dict[str, object], enough: int | None
 ) -> None:
     def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
         return 0.5 + (values[member.seed] if member.model.norm == "pre" else 0.0)
 
-    assert put(value, claim(**asked))["pre_norm"].seeds_needed == enough
+    assert judge_claims(value, claim(**asked))["pre_norm"].seeds_needed == enough
 
 
-def test_infinite_values_are_beyond_the_finite_ones(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_infinite_values_are_beyond_the_finite_ones(judge_claims: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """Differences, all of them negative if they are finite; a seed of either arm never reached the threshold."""
     monkeypatch.setattr("tests.orchestrator.claims.conftest.USED", ("steps_to_exact_match", "exact_match"))
     steps = {4: [100.0, 200.0, 300.0, np.inf, 100.0, 200.0], 8: [400.0] * 4 + [np.inf] + [400.0]}
     arms = {f"n = {n}": {"where": {"task.size": n}} for n in (4, 8)}
     asked = claim(arms=arms, compare=list(arms), lengths="trained", metric="steps_to_exact_match", figure="seeds")
-    judgements = put(lambda member, *_: steps[member.task.size][member.seed], asked, seeds=6, sweep=STEPS)
+    judgements = judge_claims(lambda member, *_: steps[member.task.size][member.seed], asked, seeds=6, sweep=STEPS)
     axes, _ = axes_of(judgements["pre_norm"])
     (dots,) = [line.get_ydata() for line in axes.lines if line.get_marker() == "."]
     above, below = [line for line in axes.lines if line.get_marker() == "x"]
@@ -123,8 +123,8 @@ def test_infinite_values_are_beyond_the_finite_ones(put: Put, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("key", ["minus", "over"])
-def test_an_arm_computed_from_another_one_is_drawn_by_its_values(put: Put, key: str) -> None:
+def test_an_arm_computed_from_another_one_is_drawn_by_its_values(judge_claims: Judge, key: str) -> None:
     arms = {"pre": {**PRE, key: "none"}, "none": NONE}
-    axes, _ = axes_of(put(lambda member, *_: 0.4 if is_pre(member) else 0.2, claim(arms=arms))["pre_norm"])
+    axes, _ = axes_of(judge_claims(lambda member, *_: 0.4 if is_pre(member) else 0.2, claim(arms=arms))["pre_norm"])
     (dots,) = [line for line in axes.lines if line.get_marker() == "."]
     assert dots.get_ydata() == pytest.approx([0.0 if key == "minus" else 1.8] * 9, abs=1e-6)

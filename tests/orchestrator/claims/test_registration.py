@@ -132,20 +132,20 @@ def test_claims_change_no_identity(tiny: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("claims", "said"),
+    ("claims", "message"),
     [
         (None, "claims.yaml: there is no such file"),
         ([claim(id="elsewhere")], "is about sweep tiny; allowed: made_up"),
         ([{**ASKED, "expect": "smller"}], "claims[0].expect: "),
     ],
 )
-def test_claims_that_cannot_be_registered_leave_nothing_behind(tiny: Path, run_inline, claims, said) -> None:
+def test_claims_that_cannot_be_registered_leave_nothing_behind(tiny: Path, run_inline, claims, message) -> None:
     tiny.with_name("claims.yaml").unlink()
     if claims is not None:
         write_claims(tiny.with_name("claims.yaml"), claims)
     with pytest.raises(SweepFileError) as refused:
         run_inline(tiny)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert not (tiny.parent / "tiny").exists()
 
 
@@ -171,17 +171,17 @@ def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     (folder / "events.jsonl").write_text("".join(whole[: first + 1]))
     assert SweepState.load(folder).end_status is None
-    said: list[str] = []
-    assert judge_file.run_missing(file, storage, said.append) == 0
-    assert said == [
+    lines: list[str] = []
+    assert judge_file.run_missing(file, storage, lines.append) == 0
+    assert lines == [
         f"lengthwise resume {folder}",
         f"lengthwise run {tiny.with_name('second.yaml')} --storage {storage}",
     ]
     for name in ("tiny", "second"):
         state = SweepState.load(storage / name)
         assert state.end_status == "complete" and state.claims, name
-    said.clear()
-    assert judge_file.run_missing(file, storage, said.append) == 0 and not said, "nothing is trained twice"
+    lines.clear()
+    assert judge_file.run_missing(file, storage, lines.append) == 0 and not lines, "nothing is trained twice"
     assert list(judge_file.judge_claims(file, storage))[-1] == "0 of 2 claims are decided"
 
 
@@ -190,8 +190,8 @@ def test_a_sweep_that_its_budget_stopped_ends_the_run_of_claims(tiny: Path, monk
     tiny.with_name("second.yaml").write_text(TINY.replace("name: tiny", "name: second"))
     file = write_claims(tiny.with_name("claims.yaml"), [ASKED, {**ASKED, "id": "of_second", "sweep": "second"}])
     monkeypatch.setattr(judge_file.subprocess, "run", lambda command, check: subprocess.CompletedProcess(command, 0))
-    said: list[str] = []
-    assert judge_file.run_missing(file, tiny.parent, said.append) == 1 and len(said) == 1
+    lines: list[str] = []
+    assert judge_file.run_missing(file, tiny.parent, lines.append) == 1 and len(lines) == 1
 
 
 def test_a_sweep_resumes_when_the_claims_file_is_gone(tiny: Path, run_inline: Callable[..., Path]) -> None:
@@ -207,8 +207,8 @@ def test_a_sweep_resumes_when_the_claims_file_is_gone(tiny: Path, run_inline: Ca
 def test_a_ledger_of_another_version_of_the_file_is_said_and_not_taken_for_it(tiny: Path, run_inline) -> None:
     folder = run_inline(tiny, "training.steps=10")
     file = write_claims(tiny.with_name("claims.yaml"), [ASKED])
-    said = "begun with other values than its file has now: training.steps was 10, now 20."
-    assert said in page_of(file, folder.parent)
+    message = "begun with other values than its file has now: training.steps was 10, now 20."
+    assert message in page_of(file, folder.parent)
     with pytest.raises(SpecChanged, match="differs from the recorded sweep"):
         judge_file.run_missing(file, tiny.parent, print)
     tiny.write_text(TINY.replace("steps: 20", "steps: 10"))

@@ -17,7 +17,7 @@ from orchestrator.claims.seed_tests import Answer, answer_mean
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.verdicts import decide_verdicts, judge, judge_interval, read_sweeps
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
-from tests.orchestrator.claims.conftest import SWEEP, Put, claim, is_pre, pretended_sweep, write_claims
+from tests.orchestrator.claims.conftest import SWEEP, Judge, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig
 
 DECIDED = ("held", "contradicted")
@@ -46,10 +46,12 @@ def test_every_claim_of_a_page_is_in_the_correction_whatever_came_out() -> None:
     for k, listed in enumerate(file.claims):
         reason = "not learned" if 1 <= k <= 4 else ""
         rows.append([answered(listed, clear if k in (0, 2, 6) else noise, reason)])
-    found = {judgement.claim.id: judgement for judgement in decide_verdicts(rows, file)}
-    assert found["c0"].verdict == "held" and found["c0"].holm_p == pytest.approx(12 * found["c0"].answer.p)
-    assert [found[name].verdict for name in ("c2", "c6", "c7")] == ["not tested"] * 3
-    assert found["c5"].verdict == "undecided" and np.isnan(found["c6"].holm_p)
+    judgements = {judgement.claim.id: judgement for judgement in decide_verdicts(rows, file)}
+    assert judgements["c0"].verdict == "held" and judgements["c0"].holm_p == pytest.approx(
+        12 * judgements["c0"].answer.p
+    )
+    assert [judgements[name].verdict for name in ("c2", "c6", "c7")] == ["not tested"] * 3
+    assert judgements["c5"].verdict == "undecided" and np.isnan(judgements["c6"].holm_p)
 
 
 def test_among_claims_without_an_effect_one_page_in_twenty_decides_some_also_if_half_are_not_learned() -> None:
@@ -86,9 +88,9 @@ def test_asking_until_it_comes_out_decides_no_more_pages_than_asking_once() -> N
         drawn = rng.normal(size=(6, 36))
         samples = [[answer_mean(values[:9])] for values in drawn]
         for _ in range(3):
-            found = {judgement.claim.id: judgement for judgement in ask_rows(samples)}
+            judgements = {judgement.claim.id: judgement for judgement in ask_rows(samples)}
             for k, tests in enumerate(samples):
-                if found[f"c{k}_0"].verdict not in DECIDED:
+                if judgements[f"c{k}_0"].verdict not in DECIDED:
                     tests.append(answer_mean(drawn[k, : 9 * (len(tests) + 1)]))
         return ask_rows(samples)
 
@@ -194,12 +196,12 @@ def test_arms_that_learn_alike_seldom_differ(share: float) -> None:
 @pytest.mark.parametrize("level", [1.0, 0.0])
 def test_ties_at_an_end_of_the_metric_are_no_equivalence(level: float) -> None:
     """One seed of five differs by 0.06, the others tie."""
-    asked, rng, found = Claim.model_validate(claim(expect="larger", negligible=0.01)), np.random.default_rng(0), 0
+    asked, rng, count = Claim.model_validate(claim(expect="larger", negligible=0.01)), np.random.default_rng(0), 0
     for _ in range(60):
         apart = 0.06 * (rng.uniform(size=17) < 0.2)
         arms = [an_arm("pre", np.abs(level - apart)), an_arm("none", np.full(17, level))]
-        found += verdict_of(asked, arms).startswith("no effect")
-    assert found / 60 <= 0.05
+        count += verdict_of(asked, arms).startswith("no effect")
+    assert count / 60 <= 0.05
 
 
 def test_unlearned_pairs_are_no_equivalence_and_learned_ones_are() -> None:
@@ -214,13 +216,16 @@ def test_unlearned_pairs_are_no_equivalence_and_learned_ones_are() -> None:
     ("level", "verdict"), [(0.5, "no effect within ±0.01"), (0.995, "undecided"), (0.004, "undecided")]
 )
 @pytest.mark.parametrize("question", ["difference", "equivalence"])
-def test_an_equivalence_needs_values_that_could_differ(put: Put, level: float, verdict: str, question: str) -> None:
+def test_an_equivalence_needs_values_that_could_differ(
+    judge_claims: Judge, level: float, verdict: str, question: str
+) -> None:
     asked = {"negligible": 0.01} if question == "difference" else {"within": 0.01, "expect": None}
     held = verdict if verdict == "undecided" or question == "difference" else "held"
-    assert put(lambda m, *_: level + 0.001 * is_pre(m), claim(question=question, **asked))["pre_norm"].verdict == held
+    judgement = judge_claims(lambda m, *_: level + 0.001 * is_pre(m), claim(question=question, **asked))["pre_norm"]
+    assert judgement.verdict == held
 
 
-def test_a_metric_beyond_1_has_no_ceiling(put: Put) -> None:
+def test_a_metric_beyond_1_has_no_ceiling(judge_claims: Judge) -> None:
     asked = claim(negligible=0.01)
-    found = put(lambda member, *_: 0.995 if member.seed else 3.0, asked)["pre_norm"]
-    assert found.verdict == "no effect within ±0.01"
+    judgement = judge_claims(lambda member, *_: 0.995 if member.seed else 3.0, asked)["pre_norm"]
+    assert judgement.verdict == "no effect within ±0.01"

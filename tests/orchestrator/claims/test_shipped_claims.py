@@ -47,9 +47,9 @@ def test_every_claim_can_be_asked_of_its_sweep(file: Path, tmp_path: Path) -> No
     claims = load_claims(file)
     for name in claims.sweeps:
         pretended_sweep(file.with_name(f"{name}.yaml"), tmp_path, learned_values, evaluations=1)
-    found = judge(claims, read_sweeps(claims, tmp_path))
-    assert len(found) == len(claims.claims)
-    for judgement in found:
+    judgements = judge(claims, read_sweeps(claims, tmp_path))
+    assert len(judgements) == len(claims.claims)
+    for judgement in judgements:
         assert judgement.answer is not None, judgement.claim.id
         assert not np.isnan(judgement.answer.effect) and not np.isnan(judgement.answer.low), judgement.claim.id
         assert judgement.answer.n == judgement.answer.n_trained >= judgement.answer.n_needed, judgement.claim.id
@@ -72,8 +72,8 @@ def test_sweeps_register_the_claims_and_have_seeds_enough_to_decide_them(file: P
 
 
 def by_id(study: str, name: str) -> Claim:
-    (found,) = [claim for claim in load_claims(FOLDER / study / "claims.yaml").claims if claim.id == name]
-    return found
+    (claim,) = [claim for claim in load_claims(FOLDER / study / "claims.yaml").claims if claim.id == name]
+    return claim
 
 
 def test_the_perplexity_of_a_learned_text_is_that_of_pairs_of_bytes() -> None:

@@ -11,7 +11,7 @@ from orchestrator.errors import UserError
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.make_summary import summarize
 from orchestrator.statistics.intervals import estimate_correlation
-from tests.orchestrator.claims.conftest import Put, claim
+from tests.orchestrator.claims.conftest import Judge, claim
 from trainers.config.member import MemberConfig
 
 RANDOM = """\
@@ -39,8 +39,9 @@ def noisy(member: MemberConfig, metric: str, average: str, length: int, step: in
     return float(clean * (-1 if length in (5, 6) else 1) + noise + 0.01 * member.seed)
 
 
-def test_a_trend_is_the_rank_correlation_of_configurations(put: Put) -> None:
-    judged = put(noisy, claim(**TREND, key="model.dropout", expect="larger"), seeds=3, sweep=RANDOM)["pre_norm"]
+def test_a_trend_is_the_rank_correlation_of_configurations(judge_claims: Judge) -> None:
+    asked = claim(**TREND, key="model.dropout", expect="larger")
+    judged = judge_claims(noisy, asked, seeds=3, sweep=RANDOM)["pre_norm"]
     state = judged.sweep.state
     dropouts = [configuration.values["model.dropout"] for configuration in state.configurations.values()]
     posts = [configuration.values["model.norm"] == "post" for configuration in state.configurations.values()]
@@ -48,13 +49,13 @@ def test_a_trend_is_the_rank_correlation_of_configurations(put: Put) -> None:
     scores = [d - 0.3 * post + e for d, post, e in zip(dropouts, posts, noise, strict=True)]
     assert judged.answer.effect == pytest.approx(stats.spearmanr(dropouts, scores).statistic, abs=1e-4)
     assert judged.answer.n == 30 and judged.answer.unit == "configurations" and judged.verdict == "held"
-    other = put(noisy, claim(**TREND, key="model.dropout", expect="smaller"), seeds=3, sweep=RANDOM)["pre_norm"]
+    other = judge_claims(noisy, {**asked, "expect": "smaller"}, seeds=3, sweep=RANDOM)["pre_norm"]
     assert other.verdict == "contradicted"
 
 
-def test_a_trend_with_the_others_held_fixed_is_least_squares_on_ranks(put: Put) -> None:
+def test_a_trend_with_the_others_held_fixed_is_least_squares_on_ranks(judge_claims: Judge) -> None:
     asked = claim(**TREND, key="model.norm", category="post", hold_others=True)
-    judged = put(noisy, asked, seeds=3, sweep=RANDOM)["pre_norm"]
+    judged = judge_claims(noisy, asked, seeds=3, sweep=RANDOM)["pre_norm"]
     assert judged.verdict == "held"
     values = [configuration.values for configuration in judged.sweep.state.configurations.values()]
     post = np.array([assigned["model.norm"] == "post" for assigned in values], dtype=float)
@@ -75,18 +76,20 @@ GRID = RANDOM.replace("model.norm: {choice: [none, post]}", "model.norm: {grid: 
 )
 
 
-def test_a_trend_counts_the_units_of_the_search_as_reports_do(put: Put) -> None:
+def test_a_trend_counts_the_units_of_the_search_as_reports_do(judge_claims: Judge) -> None:
     asked = claim(**TREND, key="model.dropout", expect="larger")
-    found = put(noisy, asked, seeds=3, sweep=GRID)["pre_norm"]
-    of_report = {effect.key: effect for effect in compute_score_effects(summarize(found.sweep.state))}["model.dropout"]
+    judgement = judge_claims(noisy, asked, seeds=3, sweep=GRID)["pre_norm"]
+    of_report = {effect.key: effect for effect in compute_score_effects(summarize(judgement.sweep.state))}[
+        "model.dropout"
+    ]
     assert (
-        (found.answer.n, found.answer.unit, found.answer.n_trained)
+        (judgement.answer.n, judgement.answer.unit, judgement.answer.n_trained)
         == (8, "draws", 8)
         == (of_report.n, of_report.unit, 8)
     )
     tpe = RANDOM.replace("sampler: random, configurations: 30", "sampler: tpe, configurations: 30")
-    found = put(noisy, asked, seeds=3, sweep=tpe)["pre_norm"]
-    assert math.isnan(found.answer.low) and found.verdict == "not tested"
+    judgement = judge_claims(noisy, asked, seeds=3, sweep=tpe)["pre_norm"]
+    assert math.isnan(judgement.answer.low) and judgement.verdict == "not tested"
 
 
 LISTED = (
@@ -97,26 +100,27 @@ LISTED = (
 )
 
 
-def test_a_trend_over_a_grid_is_taken_seed_by_seed(put: Put) -> None:
+def test_a_trend_over_a_grid_is_taken_seed_by_seed(judge_claims: Judge) -> None:
     def rising(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
         up = member.training.learning_rate * (-1 if member.seed == 0 else 1)
         return 0.5 + up + 0.001 * member.seed + 0.1 * (member.model.norm == "post")
 
     asked = claim(**TREND, key="training.learning_rate", expect="larger")
-    found = put(rising, asked, seeds=9, sweep=LISTED)["pre_norm"]
-    assert (found.answer.effect, found.answer.n, found.answer.unit) == (1.0, 9, "seeds")
-    assert found.answer.p == pytest.approx(stats.binomtest(8, 9).pvalue) and found.verdict == "held"
+    judgement = judge_claims(rising, asked, seeds=9, sweep=LISTED)["pre_norm"]
+    assert (judgement.answer.effect, judgement.answer.n, judgement.answer.unit) == (1.0, 9, "seeds")
+    assert judgement.answer.p == pytest.approx(stats.binomtest(8, 9).pvalue) and judgement.verdict == "held"
     with pytest.raises(UserError, match=r"are compared within seeds.*leave hold_others out"):
-        put(rising, claim(**TREND, key="training.learning_rate", hold_others=True), seeds=9, sweep=LISTED)
+        judge_claims(rising, claim(**TREND, key="training.learning_rate", hold_others=True), seeds=9, sweep=LISTED)
 
 
-def test_a_trend_leaves_out_configurations_in_which_no_seed_learned(put: Put) -> None:
+def test_a_trend_leaves_out_configurations_in_which_no_seed_learned(judge_claims: Judge) -> None:
     rule = {"metric": "total_variation", "most": 0.1}
-    found = put(lambda *_: 0.5, claim(**TREND, key="model.dropout", learned=rule), seeds=3, sweep=RANDOM)["pre_norm"]
-    assert found.verdict_text.startswith("not tested")
+    asked = claim(**TREND, key="model.dropout", learned=rule)
+    judgement = judge_claims(lambda *_: 0.5, asked, seeds=3, sweep=RANDOM)["pre_norm"]
+    assert judgement.verdict_text.startswith("not tested")
 
 
-def test_p_of_a_correlation_is_below_5_percent_just_where_its_interval_leaves_0_out(put: Put) -> None:
+def test_p_of_a_correlation_is_below_5_percent_just_where_its_interval_leaves_0_out(judge_claims: Judge) -> None:
     """Two claims with 24 draws, whose interval begins just above 0: undecided after Holm's correction."""
     drawn: dict[float, float] = {}
 
@@ -125,23 +129,23 @@ def test_p_of_a_correlation_is_below_5_percent_just_where_its_interval_leaves_0_
 
     sweep = RANDOM.replace("configurations: 30", "configurations: 24")
     asked = [claim(**TREND, id=name, key="model.dropout", expect="larger") for name in ("one", "two")]
-    members = put(noisy, *asked, seeds=3, sweep=sweep)["one"].sweep
+    members = judge_claims(noisy, *asked, seeds=3, sweep=sweep)["one"].sweep
     keys = [configuration.values["model.dropout"] for configuration in members.state.configurations.values()]
-    ranks, found = stats.rankdata(keys), {}
+    ranks, scores_by_low = stats.rankdata(keys), {}
     for seed in range(400):
         scores = ranks * 0.04 + np.random.default_rng(seed).normal(size=24) * 0.6
         if (correlation := estimate_correlation(keys, scores)).low > 0:
-            found[correlation.low] = scores
-    drawn.update(zip(keys, found[min(found)], strict=True))
-    judged = put(value, *asked, seeds=3, sweep=sweep)["one"]
+            scores_by_low[correlation.low] = scores
+    drawn.update(zip(keys, scores_by_low[min(scores_by_low)], strict=True))
+    judged = judge_claims(value, *asked, seeds=3, sweep=sweep)["one"]
     assert 0 < judged.answer.low < 0.03 and 0.03 < judged.answer.p < 0.05
     assert judged.holm_p == pytest.approx(2 * judged.answer.p) and judged.verdict == "undecided"
 
 
-def test_p_with_the_others_held_fixed_is_that_of_least_squares(put: Put) -> None:
+def test_p_with_the_others_held_fixed_is_that_of_least_squares(judge_claims: Judge) -> None:
     sweep = RANDOM.replace("configurations: 30", "configurations: 12")
     asked = claim(**TREND, key="model.dropout", hold_others=True, expect="larger")
-    judged = put(noisy, asked, seeds=3, sweep=sweep)["pre_norm"]
+    judged = judge_claims(noisy, asked, seeds=3, sweep=sweep)["pre_norm"]
     values = [configuration.values for configuration in judged.sweep.state.configurations.values()]
     arm = judged.arms["search"] if judged.arms else None
     scores = stats.rankdata([np.median(arm.values.xs(context, level="context")) for context in arm.contexts.values()])
@@ -154,7 +158,7 @@ def test_p_with_the_others_held_fixed_is_that_of_least_squares(put: Put) -> None
 
 
 @pytest.mark.parametrize(("policy", "n"), [("worst", 30), ("exclude", 30), ("fail", None)])
-def test_failed_seeds_count_in_a_trend_as_the_objective_says(put: Put, policy: str, n: int | None) -> None:
+def test_failed_seeds_count_in_a_trend_as_the_objective_says(judge_claims: Judge, policy: str, n: int | None) -> None:
     """Four of nine seeds fail in configurations with much dropout."""
 
     def value(member: MemberConfig, metric: str, average: str, length: int, step: int) -> float:
@@ -162,11 +166,16 @@ def test_failed_seeds_count_in_a_trend_as_the_objective_says(put: Put, policy: s
         return math.nan if fails else noisy(member, metric, average, length, step)
 
     sweep = RANDOM.replace("direction: minimize", f"direction: minimize, failed_seeds: {policy}")
-    found = put(value, claim(**TREND, key="model.dropout", expect="larger"), seeds=9, sweep=sweep)["pre_norm"]
-    dropouts = [configuration.values["model.dropout"] for configuration in found.sweep.state.configurations.values()]
-    assert found.answer.n == (n or sum(dropout <= 0.3 for dropout in dropouts)) < 31
+    asked = claim(**TREND, key="model.dropout", expect="larger")
+    judgement = judge_claims(value, asked, seeds=9, sweep=sweep)["pre_norm"]
+    dropouts = [
+        configuration.values["model.dropout"] for configuration in judgement.sweep.state.configurations.values()
+    ]
+    assert judgement.answer.n == (n or sum(dropout <= 0.3 for dropout in dropouts)) < 31
 
 
-def test_why_a_trend_has_no_interval_is_said(put: Put) -> None:
-    found = put(lambda member, *_: member.model.dropout, claim(**TREND, key="model.dropout"), seeds=3, sweep=RANDOM)
-    assert "the same order: no error to estimate" in found["pre_norm"].verdict_text
+def test_why_a_trend_has_no_interval_is_said(judge_claims: Judge) -> None:
+    judgements = judge_claims(
+        lambda member, *_: member.model.dropout, claim(**TREND, key="model.dropout"), seeds=3, sweep=RANDOM
+    )
+    assert "the same order: no error to estimate" in judgements["pre_norm"].verdict_text
