@@ -31,7 +31,7 @@ def side_by_side(work: Workload, python: str, script: str, *options: str) -> lis
     ended = [process.wait() for process in running]
     if any(ended):
         raise RuntimeError(f"{script} failed")
-    return [{"part": part, **one} for part, out in enumerate(outs) for one in json.loads(out.read_text())]
+    return [{"part": part, **member} for part, out in enumerate(outs) for member in json.loads(out.read_text())]
 
 
 def plain_tune(work: Workload, reuse: bool) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def plain_tune(work: Workload, reuse: bool) -> list[dict[str, Any]]:
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     folder = str(HERE)
 
-    def one(config: dict[str, Any]) -> None:
+    def train_member(config: dict[str, Any]) -> None:
         sys.path.insert(0, folder)
         torch.set_num_threads(1)
         from baseline import Trainer
@@ -55,7 +55,7 @@ def plain_tune(work: Workload, reuse: bool) -> list[dict[str, Any]]:
         "seed": tune.grid_search(list(range(work.seeds))),
     }
     results = tune.Tuner(
-        tune.with_resources(one, {"cpu": 1}),
+        tune.with_resources(train_member, {"cpu": 1}),
         param_space=space,
         tune_config=tune.TuneConfig(reuse_actors=reuse),
         run_config=tune.RunConfig(verbose=0, storage_path=os.environ["BENCH_STORAGE"]),

@@ -64,7 +64,7 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     torch.set_num_threads(1)
 
     def fastest(do: Callable[[], object], times: int) -> float:
-        found = float("inf")
+        seconds = float("inf")
         for _ in range(asked.turns):
             if cuda:
                 torch.cuda.synchronize()
@@ -73,8 +73,8 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
                 do()
             if cuda:
                 torch.cuda.synchronize()
-            found = min(found, (clock() - began) / times)
-        return found
+            seconds = min(seconds, (clock() - began) / times)
+        return seconds
 
     step(state)
     training = fastest(lambda: step(state), asked.steps)
@@ -89,11 +89,11 @@ def main() -> None:
         sys.path.insert(0, str(REPOSITORY))
         measure(asked.of, asked)
         return
-    found: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
     for encoding in ENCODINGS:
         command = [sys.executable, __file__, *sys.argv[1:], "--of", encoding]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-        found[encoding] = training, evaluation, peak = [float(number) for number in said]
+        numbers = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        costs[encoding] = training, evaluation, peak = [float(number) for number in numbers]
         print(
             f"{encoding}: {training * 1000:,.0f} ms a step, {evaluation:,.2f} s an evaluation, {peak:,.0f} MiB",
             flush=True,
@@ -102,8 +102,8 @@ def main() -> None:
         f"\n| encoding | time a step : RoPE, {2 * asked.pairs} tokens, {asked.batch} rows | an evaluation : RoPE "
         "| peak MiB |\n|---|---|---|---|"
     )
-    for encoding, (training, evaluation, peak) in found.items():
-        print(f"| {encoding} | {training / found['rope'][0]:.2f} | {evaluation / found['rope'][1]:.2f} | {peak:,.0f} |")
+    for encoding, (training, evaluation, peak) in costs.items():
+        print(f"| {encoding} | {training / costs['rope'][0]:.2f} | {evaluation / costs['rope'][1]:.2f} | {peak:,.0f} |")
 
 
 if __name__ == "__main__":

@@ -27,15 +27,15 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="keep what is measured now")
     asked = parser.parse_args()
     rows = whole(1, ("B-eager", "L-auto"))
-    found = {f"W1, caches {caches}": ratios(rows, "W1", "L-auto", caches)[0] for caches in ("empty", "filled")}
+    measured = {f"W1, caches {caches}": ratios(rows, "W1", "L-auto", caches)[0] for caches in ("empty", "filled")}
     if asked.save:
-        SAVED.write_text(json.dumps(found, indent=1) + "\n")
-        print(f"{SAVED}: {found}")
+        SAVED.write_text(json.dumps(measured, indent=1) + "\n")
+        print(f"{SAVED}: {measured}")
         return
     saved = json.loads(SAVED.read_text())
-    worse = [name for name, ratio in saved.items() if found[name] < ALLOWED * ratio]
+    worse = [name for name, ratio in saved.items() if measured[name] < ALLOWED * ratio]
     for name, ratio in saved.items():
-        print(f"{name}: {found[name]:.2f} times as fast as two scripts, saved {ratio:.2f}")
+        print(f"{name}: {measured[name]:.2f} times as fast as two scripts, saved {ratio:.2f}")
     if worse:
         sys.exit(f"slower than {ALLOWED:g} of what was saved: {'; '.join(worse)}")
 

@@ -35,8 +35,8 @@ def measure(compiled: bool) -> None:
 
     torch.set_num_threads(1)
     for size in SIZES:
-        settings = [{**W1.member(place % 4, "table", compiled), "seed": place // 4} for place in range(size)]
-        pack = Pack([MemberConfig.from_dict(one) for one in settings], torch.device("cpu"))
+        settings = [{**W1.member(number % 4, "table", compiled), "seed": number // 4} for number in range(size)]
+        pack = Pack([MemberConfig.from_dict(member) for member in settings], torch.device("cpu"))
         state = TrainingState.make_initial(pack)
         wall, cpu = time.monotonic(), spent()
         step = make_stepper(pack)

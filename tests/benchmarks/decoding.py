@@ -53,12 +53,12 @@ def every_state_is_full(logits_MBV: Tensor, number: int) -> Tensor:
 
 def fastest(call: Callable[[], object], turns: int) -> float:
     """CPU-seconds."""
-    found = float("inf")
+    seconds = float("inf")
     for _ in range(turns):
         began = time.process_time()
         call()
-        found = min(found, time.process_time() - began)
-    return found
+        seconds = min(seconds, time.process_time() - began)
+    return seconds
 
 
 @torch.no_grad()
@@ -89,16 +89,18 @@ def main() -> None:
         seconds[name] = fastest(call, asked.turns)
     ids = torch.arange(SHARED + 2 * WIDTH)
     pairs = [ids[: SHARED + WIDTH], *[ids[SHARED:]] * (asked.states - 1)]
-    groups = torch.cat([torch.full_like(one, k) for k, one in enumerate([ids[:SHARED], pairs[0][SHARED:], *pairs[1:]])])
+    groups = torch.cat(
+        [torch.full_like(branch, k) for k, branch in enumerate([ids[:SHARED], pairs[0][SHARED:], *pairs[1:]])]
+    )
     tokens = torch.randint(OTHERS, 20, (1, asked.batch, row), generator=torch.Generator().manual_seed(2))
     whole = Batch(tokens, tokens, torch.cat(pairs).expand_as(tokens), groups.expand_as(tokens))
-    one = fastest(partial(forward, whole), asked.turns)
+    single = fastest(partial(forward, whole), asked.turns)
     written = asked.batch * asked.states * WIDTH
     print(f"{asked.batch} rows, {asked.states} states of {WIDTH} tokens behind {SHARED}: {written:,} tokens")
     print("\n| | CPU-seconds | tokens a CPU-second | passes over the row |\n|---|---|---|---|")
-    for name, took in {**seconds, "one pass over the row": one}.items():
+    for name, took in {**seconds, "one pass over the row": single}.items():
         rate = f"{written / took:,.0f}" if name in seconds else ""
-        print(f"| {name} | {took:.2f} | {rate} | {took / one:.1f} |")
+        print(f"| {name} | {took:.2f} | {rate} | {took / single:.1f} |")
 
 
 if __name__ == "__main__":

@@ -22,17 +22,20 @@ WORKERS = 8
 
 def measured(configurations: int, seeds: int, evaluations: int, budget: bool) -> dict[str, Any]:
     """Return the CPU-seconds and the peak memory of every verb, on one sweep of this size."""
-    found: dict[str, Any] = {}
+    measurements: dict[str, Any] = {}
     sizes = [str(configurations), str(seeds), str(evaluations), *(["--budget"] if budget else [])]
     with tempfile.TemporaryDirectory(prefix="bench-") as storage:
         for verb in ("run", "replay", "status", "report"):
             words = [sys.executable, str(Path(__file__).resolve()), *sizes, "--verb", verb, "--storage", storage]
             output = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-            found[verb] = json.loads(output.splitlines()[-1])
-            print(f"{verb:8} {found[verb]['cpu']:6.1f} CPU-s {found[verb]['peak'] / 2**20:6.0f} MiB", flush=True)
-        found["ledger"] = (Path(storage) / "many" / "events.jsonl").stat().st_size
-        print(f"ledger   {found['ledger'] / 2**20:6.1f} MiB", flush=True)
-    return found
+            measurements[verb] = json.loads(output.splitlines()[-1])
+            print(
+                f"{verb:8} {measurements[verb]['cpu']:6.1f} CPU-s {measurements[verb]['peak'] / 2**20:6.0f} MiB",
+                flush=True,
+            )
+        measurements["ledger"] = (Path(storage) / "many" / "events.jsonl").stat().st_size
+        print(f"ledger   {measurements['ledger'] / 2**20:6.1f} MiB", flush=True)
+    return measurements
 
 
 def _spec(configurations: int, seeds: int, evaluations: int, budget: bool) -> dict[str, Any]:
@@ -140,7 +143,7 @@ def _print(before: float) -> None:
 def _cpu_seconds() -> float:
     """Return the CPU-seconds of this process and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 if __name__ == "__main__":

@@ -21,22 +21,22 @@ CONFIGURATIONS = (1_000, 10_000)
 
 def measured() -> dict[str, Any]:
     """Every figure, once."""
-    found: dict[str, Any] = {"members": {}, "seeds": {}, "configurations": []}
+    results: dict[str, Any] = {"members": {}, "seeds": {}, "configurations": []}
     with tempfile.TemporaryDirectory(prefix="bench-cache-") as folder:
         cache = Path(folder)
         for arm, sizes in {"L-auto": W4_SEEDS, "L-ray": W4_SEEDS, "C-reused": (4, 24), "C-fresh": (4, 24)}.items():
             few, many = (run_arm(arm, "W4", cache, seeds=size)["wall"] for size in sizes)
-            found["members"][arm] = {"each": (many - few) / (sizes[1] - sizes[0]), "few": sizes[0], "wall": few}
-            print(f"W4 {arm}: {found['members'][arm]}", flush=True)
+            results["members"][arm] = {"each": (many - few) / (sizes[1] - sizes[0]), "few": sizes[0], "wall": few}
+            print(f"W4 {arm}: {results['members'][arm]}", flush=True)
         for arm in ("B-eager", "L-auto"):
             walls = [run_arm(arm, "W1_ONE", cache, seeds=seeds)["wall"] for seeds in SEEDS]
             b, a = np.polyfit(SEEDS, walls, 1)
-            found["seeds"][arm] = {"walls": dict(zip(map(str, SEEDS), walls, strict=True)), "a": a, "b": b}
-            print(f"seeds {arm}: {found['seeds'][arm]}", flush=True)
+            results["seeds"][arm] = {"walls": dict(zip(map(str, SEEDS), walls, strict=True)), "a": a, "b": b}
+            print(f"seeds {arm}: {results['seeds'][arm]}", flush=True)
     for count in CONFIGURATIONS:
-        found["configurations"].append(_many(count))
-        print(found["configurations"][-1], flush=True)
-    return found
+        results["configurations"].append(_many(count))
+        print(results["configurations"][-1], flush=True)
+    return results
 
 
 def _many(count: int) -> dict[str, Any]:
@@ -51,18 +51,18 @@ def _many(count: int) -> dict[str, Any]:
     return row
 
 
-def page(found: Mapping[str, Any]) -> str:
+def page(results: Mapping[str, Any]) -> str:
     """The tables."""
     lines = ["| a sweep of one step | seconds | ms for one more member |", "|---|---|---|"]
-    for arm, one in found["members"].items():
-        lines.append(f"| {arm}, {one['few']} members | {one['wall']:.1f} | {1e3 * one['each']:.1f} |")
+    for arm, times in results["members"].items():
+        lines.append(f"| {arm}, {times['few']} members | {times['wall']:.1f} | {1e3 * times['each']:.1f} |")
     lines += ["", f"| one configuration of W1 | {' | '.join(f'{s} seeds, s' for s in SEEDS)} | a, s | b, s |"]
     lines += ["|---|" + "---|" * (len(SEEDS) + 2)]
-    for arm, one in found["seeds"].items():
-        walls = " | ".join(f"{wall:.1f}" for wall in one["walls"].values())
-        lines.append(f"| {arm} | {walls} | {one['a']:.2f} | {one['b']:.3f} |")
+    for arm, times in results["seeds"].items():
+        walls = " | ".join(f"{wall:.1f}" for wall in times["walls"].values())
+        lines.append(f"| {arm} | {walls} | {times['a']:.2f} | {times['b']:.3f} |")
     lines += ["", "| configurations, not trained | verb | seconds | ms each | memory, MiB |", "|---|---|---|---|---|"]
-    for row in found["configurations"]:
+    for row in results["configurations"]:
         for verb in ("run", "report", "resume"):
             seconds, peak = row[verb]["seconds"], row[verb]["peak"]
             each = 1e3 * seconds / row["configurations"]

@@ -75,7 +75,7 @@ def timed(only: str) -> dict[str, float]:
     from trainers import MemberConfig, train
 
     torch.set_num_threads(1)
-    found = {}
+    seconds = {}
     for name, (task, model, training, evaluation) in CASES.items():
         if only not in name:
             continue
@@ -85,8 +85,8 @@ def timed(only: str) -> dict[str, float]:
         for _ in range(2):
             began = time.perf_counter()
             train(members, Silent())
-            found[name] = time.perf_counter() - began
-    return found
+            seconds[name] = time.perf_counter() - began
+    return seconds
 
 
 def measured(code: Path, only: str) -> dict[str, float]:
@@ -94,8 +94,8 @@ def measured(code: Path, only: str) -> dict[str, float]:
     environment = {**os.environ, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__).resolve()), "--timed", "--only", only]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    seconds: dict[str, float] = json.loads(done.stdout)
+    return seconds
 
 
 def main() -> None:
@@ -120,7 +120,7 @@ def main() -> None:
         finally:
             subprocess.run([*git, "remove", "--force", str(code)], check=True)
     for name in rounds[0][0]:
-        before, now = ([found[side][name] for found in rounds] for side in (0, 1))
+        before, now = ([seconds[side][name] for seconds in rounds] for side in (0, 1))
         ratios = [b / a for a, b in zip(before, now, strict=True)]
         print(
             f"{name}: {statistics.median(before):.2f} s before, {statistics.median(now):.2f} s now, "

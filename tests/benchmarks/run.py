@@ -47,21 +47,21 @@ def main() -> None:
         os.environ["BENCH_JAX"] = asked.jax
     asked.out.mkdir(parents=True, exist_ok=True)
     machine = {"platform": platform.platform(), "cores": os.cpu_count(), "jax": bool(asked.jax)}
-    found: dict[str, Any] = {"machine": machine}
+    results: dict[str, Any] = {"machine": machine}
     pages: list[str] = []
     for part in parts:
         if part == "whole":
-            found[part] = throughput.whole(asked.rounds, there(throughput.DECIDING, asked.jax))
+            results[part] = throughput.whole(asked.rounds, there(throughput.DECIDING, asked.jax))
             if asked.long:
-                found[part] += throughput.whole(1, there(throughput.LONG, asked.jax), "W1_LONG")
-            pages.append(throughput.whole_page(found[part]))
+                results[part] += throughput.whole(1, there(throughput.LONG, asked.jax), "W1_LONG")
+            pages.append(throughput.whole_page(results[part]))
         elif part == "steady":
-            found[part] = throughput.steady({name: there(arms, asked.jax) for name, arms in throughput.ALL.items()})
-            pages.append(throughput.steady_page(found[part]))
+            results[part] = throughput.steady({name: there(arms, asked.jax) for name, arms in throughput.ALL.items()})
+            pages.append(throughput.steady_page(results[part]))
         else:
-            found[part] = overhead.measured()
-            pages.append(overhead.page(found[part]))
-        (asked.out / "results.json").write_text(json.dumps(found, indent=1))
+            results[part] = overhead.measured()
+            pages.append(overhead.page(results[part]))
+        (asked.out / "results.json").write_text(json.dumps(results, indent=1))
         (asked.out / "results.md").write_text("\n".join(pages))
         print(pages[-1], flush=True)
 

@@ -40,12 +40,12 @@ def collected(storage: Path) -> list[dict[str, Any]]:
     frame = read_curves(state, final_only=True)
     frame = frame[frame.metric == "total_variation"].sort_values("length")
     records = [record for record in read_records(state.folder) if record.kind == "evaluation"]
-    found = []
+    members = []
     for configuration in state.configurations.values():
         for seed, member in configuration.members.items():
             mine = frame[(frame.config_id == configuration.config_id) & (frame.seed == seed)]
             curves = {str(a): group.value.tolist() for a, group in mine.groupby("average", observed=True)}
             times = [record.time for record in records if record.fields["pack_id"] == member.pack_id]
-            one = {"configuration": configuration.number, "seed": seed, "curves": curves, "times": times}
-            found.append({**one, "pack": member.pack_id})
-    return found
+            record = {"configuration": configuration.number, "seed": seed, "curves": curves, "times": times}
+            members.append({**record, "pack": member.pack_id})
+    return members

@@ -55,10 +55,10 @@ def run_arm(arm: str, name: str, cache: Path, seeds: int | None = None) -> Row:
         wall = time.time() - began
     if process.returncode:
         raise RuntimeError(f"arm {arm} failed:\n{(storage / 'log').read_text()[-3000:]}")
-    found: Row = {"members": collected(storage)} if is_sweep(arm) else json.loads(out.read_text())
-    found.update(arm=arm, workload=name, wall=wall, began=began, largest=largest, load=os.getloadavg()[0])
+    row: Row = {"members": collected(storage)} if is_sweep(arm) else json.loads(out.read_text())
+    row.update(arm=arm, workload=name, wall=wall, began=began, largest=largest, load=os.getloadavg()[0])
     shutil.rmtree(storage)
-    return found
+    return row
 
 
 def _largest_process(pid: int) -> int:
@@ -66,8 +66,8 @@ def _largest_process(pid: int) -> int:
     largest = 0
     try:
         process = psutil.Process(pid)
-        for one in (process, *process.children(recursive=True)):
-            largest = max(largest, one.memory_info().rss)
+        for each in (process, *process.children(recursive=True)):
+            largest = max(largest, each.memory_info().rss)
     except psutil.Error:
         pass
     return largest
@@ -77,8 +77,8 @@ def rate(work: Workload, members: Sequence[Row]) -> float:
     """Member-steps per second of the machine between first and last evaluation: without start-up, compiling and end."""
     steps = work.steps - work.every
     groups: dict[Any, list[Row]] = {}
-    for one in members:
-        groups.setdefault((one.get("pack", one.get("part")), tuple(one["times"])), []).append(one)
+    for member in members:
+        groups.setdefault((member.get("pack", member.get("part")), tuple(member["times"])), []).append(member)
     speeds = [len(group) * steps / (times[-1] - times[0]) for (_, times), group in groups.items()]
     return statistics.median(speeds) * min(2, len(groups))
 
@@ -89,12 +89,12 @@ class Checked:
     def __init__(self) -> None:
         self._first: dict[Any, Any] = {}
 
-    def __call__(self, work: Workload, found: Row) -> None:
-        members, arm = found["members"], found["arm"]
+    def __call__(self, work: Workload, row: Row) -> None:
+        members, arm = row["members"], row["arm"]
         assert len(members) == work.members, f"{arm}: {len(members)} of {work.members} members"
         for average in ("raw", "ema"):
             for c in range(len(work.configurations)):
-                curves = np.array([one["curves"][average] for one in members if one["configuration"] == c])
+                curves = np.array([member["curves"][average] for member in members if member["configuration"] == c])
                 assert curves.shape == (work.seeds, work.vocabulary - 1) and np.isfinite(curves).all(), arm
                 q25, median, q75 = np.percentile(curves, [25, 50, 75], axis=0)
                 other = self._first.setdefault((work.name, average, c), (q25, median, q75))
@@ -109,18 +109,18 @@ def whole(rounds: int, arms: Sequence[str], name: str = "W1") -> list[Row]:
         for arm in arms:
             with tempfile.TemporaryDirectory(prefix="bench-cache-") as cache:
                 for caches in ("empty", "filled") if arm == "L-auto" else ("empty",):
-                    found = run_arm(arm, name, Path(cache))
-                    check(WORKLOADS[name], found)
-                    kept = {key: found[key] for key in ("workload", "arm", "wall", "load")}
-                    rows.append({**kept, "round": turn, "caches": caches, **_phases(found)})
-                    print(f"{name} round {turn + 1} {arm}, caches {caches}: {found['wall']:.1f} s", flush=True)
+                    row = run_arm(arm, name, Path(cache))
+                    check(WORKLOADS[name], row)
+                    kept = {key: row[key] for key in ("workload", "arm", "wall", "load")}
+                    rows.append({**kept, "round": turn, "caches": caches, **_phases(row)})
+                    print(f"{name} round {turn + 1} {arm}, caches {caches}: {row['wall']:.1f} s", flush=True)
     return rows
 
 
-def _phases(found: Row) -> Row:
+def _phases(row: Row) -> Row:
     """Seconds from the command to the first evaluation of any member, and from the last one to the prompt."""
-    times = [time for one in found["members"] for time in one["times"]]
-    return {"first": min(times) - found["began"], "rest": found["began"] + found["wall"] - max(times)}
+    times = [time for member in row["members"] for time in member["times"]]
+    return {"first": min(times) - row["began"], "rest": row["began"] + row["wall"] - max(times)}
 
 
 def steady(arms_of: Mapping[str, Sequence[str]]) -> list[Row]:
@@ -129,11 +129,11 @@ def steady(arms_of: Mapping[str, Sequence[str]]) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="bench-cache-") as cache:
         for name, arms in arms_of.items():
             for arm in arms:
-                found = run_arm(arm, name, Path(cache))
-                check(WORKLOADS[name], found)
-                kept = {key: found[key] for key in ("workload", "arm", "wall", "largest", "load")}
-                rows.append({**kept, "rate": rate(WORKLOADS[name], found["members"])})
-                print(f"{name} {arm}: {rows[-1]['rate']:.0f} member-steps a second, {found['wall']:.1f} s", flush=True)
+                row = run_arm(arm, name, Path(cache))
+                check(WORKLOADS[name], row)
+                kept = {key: row[key] for key in ("workload", "arm", "wall", "largest", "load")}
+                rows.append({**kept, "rate": rate(WORKLOADS[name], row["members"])})
+                print(f"{name} {arm}: {rows[-1]['rate']:.0f} member-steps a second, {row['wall']:.1f} s", flush=True)
     return rows
 
 
@@ -145,12 +145,12 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
 
 def ratios(rows: Sequence[Row], name: str, arm: str, caches: str) -> list[float]:
     """Seconds of the best script of each round over those of an arm."""
-    found = []
+    ratios_of_arm = []
     for turn in sorted({row["round"] for row in rows}):
         mine = [r for r in rows if r["round"] == turn and r["workload"] == name]
         best = min((r["wall"] for r in mine if r["arm"].startswith("B-")), default=0.0)
-        found += [best / r["wall"] for r in mine if r["arm"] == arm and r["caches"] == caches]
-    return found
+        ratios_of_arm += [best / r["wall"] for r in mine if r["arm"] == arm and r["caches"] == caches]
+    return ratios_of_arm
 
 
 def whole_page(rows: Sequence[Row]) -> str:

@@ -74,8 +74,8 @@ def curve(weights: Weights, key: Any, work: Workload) -> Any:
     drawn = rows(key, work, work.samples)[:, : work.vocabulary - 1]
     absent = (jnp.cumsum(jax.nn.one_hot(drawn, work.vocabulary), axis=1) == 0).astype(jnp.float32)
     target = absent / absent.sum(-1, keepdims=True)
-    found = jax.nn.softmax(logits(weights, drawn, None, 0.0))
-    return (0.5 * jnp.abs(found - target).sum(-1)).mean(0)
+    probabilities = jax.nn.softmax(logits(weights, drawn, None, 0.0))
+    return (0.5 * jnp.abs(probabilities - target).sum(-1)).mean(0)
 
 
 def train(work: Workload, members: list[tuple[int, int]]) -> list[dict[str, Any]]:
@@ -87,20 +87,20 @@ def train(work: Workload, members: list[tuple[int, int]]) -> list[dict[str, Any]
 
     @jax.jit
     def some(state: Any, first: Any) -> Any:
-        def one(state: Any, key: Any, h: Any) -> Any:
+        def advance(state: Any, key: Any, h: Any) -> Any:
             each = first + 1 + jnp.arange(work.every)
             return jax.lax.scan(lambda s, n: (step(s, n, key, h, work), None), state, each)[0]
 
-        return jax.vmap(one)(state, keys, h)
+        return jax.vmap(advance)(state, keys, h)
 
     curves = jax.jit(jax.vmap(lambda w, key: curve(w, jax.random.fold_in(key, 0), work)))
-    state, times, found = (weights, zeros, zeros, weights), list[float](), dict[str, Any]()
+    state, times, values = (weights, zeros, zeros, weights), list[float](), dict[str, Any]()
     for first in range(0, work.steps, work.every):
         state = some(state, first)
-        found = {name: np.asarray(curves(w, keys)) for name, w in (("raw", state[0]), ("ema", state[3]))}
+        values = {name: np.asarray(curves(w, keys)) for name, w in (("raw", state[0]), ("ema", state[3]))}
         times.append(time.time())
     return [
-        {"configuration": c, "seed": s, "curves": {n: v[i].tolist() for n, v in found.items()}, "times": times}
+        {"configuration": c, "seed": s, "curves": {n: v[i].tolist() for n, v in values.items()}, "times": times}
         for i, (c, s) in enumerate(members)
     ]
 

@@ -133,5 +133,5 @@ def test_nodes_that_are_large_enough_are_started_used_and_ended(
     assert HEAD_ID not in {node for _, _, node in of_packs} and {gpu for _, gpu, _ in of_packs} == {"0"}
     wait_for("the end of nodes", lambda: autoscaled.nodes() == "[(1.0, 0)]", autoscaled.log)
     assert lengthwise(*run, tmp_path / "alone", "--set", "resources.scheduler=inline").returncode == 0
-    one, other = (pd.read_parquet(tmp_path / name / "scaled" / "curves.parquet") for name in ("scaled", "alone"))
-    assert len(one) and one.equals(other)
+    scaled, alone = (pd.read_parquet(tmp_path / name / "scaled" / "curves.parquet") for name in ("scaled", "alone"))
+    assert len(scaled) and scaled.equals(alone)

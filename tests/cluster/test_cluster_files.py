@@ -75,7 +75,7 @@ def cut(*path: Any) -> Callable[[Any], None]:
     return lambda config: operator.delitem(holder(config, path), path[-1])
 
 
-def put(value: Any, *path: Any) -> Callable[[Any], None]:
+def set_value(value: Any, *path: Any) -> Callable[[Any], None]:
     """A mutation that puts `value` at `path`."""
     return lambda config: operator.setitem(holder(config, path), path[-1], value)
 
@@ -95,11 +95,11 @@ def swap(old: str, new: str, *path: Any) -> Callable[[Any], None]:
     ("mutate", "fault"),
     [
         (cut("cluster_name"), "cluster_name"),
-        (put(3, "max_workers"), "worker counts"),
+        (set_value(3, "max_workers"), "worker counts"),
         (cut("min_workers"), "worker counts"),
-        (put(["192.0.2.10", "192.0.2.12"], "provider", "worker_ips"), "a machine twice"),
+        (set_value(["192.0.2.10", "192.0.2.12"], "provider", "worker_ips"), "a machine twice"),
         (cut("file_mounts", "~/.ray/auth_token"), "token not mounted"),
-        (put("no_such.txt", "file_mounts", "/x"), "no file no_such.txt"),
+        (set_value("no_such.txt", "file_mounts", "/x"), "no file no_such.txt"),
         (swap("RAY_AUTH_MODE=token", "", "worker_start_ray_commands", 1), "token authentication is off"),
         (swap("/srv/lengthwise", "/tmp/mine", "head_start_ray_commands", 1), "no shared storage"),
         (swap("=127.0.0.1", "=0.0.0.0", "head_start_ray_commands", 1), "dashboard is open to the network"),

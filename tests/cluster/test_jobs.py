@@ -99,16 +99,17 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
         environment["RAY_AUTH_MODE"] = "token"
         yield Head(started.stdout, address, f"127.0.0.1:{port}", environment, storage, token, hold, gpus)
         members = process.children(recursive=True)
-        assert any("raylet" in one.name() for one in members)
-        environments = [one.environ() for one in members if "ray" in one.name()]  # empty: a process that is just ending
-        (files,) = {Path(one["TMPDIR"]) for one in environments if one}
+        assert any("raylet" in process.name() for process in members)
+        # That of a process that is just ending is empty.
+        environments = [process.environ() for process in members if "ray" in process.name()]
+        (files,) = {Path(environment["TMPDIR"]) for environment in environments if environment}
         assert files.match("/tmp/lw-head.*") and files.is_dir()
     finally:
         members = process.children(recursive=True)
         process.terminate()
         psutil.wait_procs([process, *members], timeout=60)
         Path(re.findall(r"Its messages: (\S+)", started.stdout)[0]).unlink()
-    assert not [one for one in members if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    assert not [process for process in members if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     assert not files.exists() and token.exists()
     with pytest.raises(requests.ConnectionError):
         requests.get(f"{address}/api/jobs/", timeout=5)
@@ -126,7 +127,7 @@ def study(tmp_path: Path) -> Path:
 def records(folder: Path, kind: str) -> list[dict[str, Any]]:
     ledger = folder / "events.jsonl"
     lines = ledger.read_text().splitlines() if ledger.exists() else []
-    return [one for one in map(json.loads, lines) if one["kind"] == kind]
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
 def wait_for(holds: Callable[[], object]) -> None:
@@ -218,18 +219,22 @@ def test_a_stopped_job_is_resumed_and_ends_with_the_same_curves(
 
     stopped = ray(head, "job", "stop", "--address", head.address, "quickstart")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    assert [one["data"]["status"] for one in records(folder, "end")] == ["interrupted"], stopped.stdout
+    assert [record["data"]["status"] for record in records(folder, "end")] == ["interrupted"], stopped.stdout
     head.hold.unlink()
     resumed = ray_job(head, "resume", str(folder))
     log = resumed.stdout + resumed.stderr
     assert resumed.returncode == 0 and len(records(folder, "resume")) == 1, log
     assert "1 of 1 configurations have a score" in resumed.stdout, log
     assert "Ray at " in log and "with 2 CPUs and 1 GPU: up to 2 packs at once" in log
-    assert [one["data"]["status"] for one in records(folder, "end")] == ["interrupted", "complete"]
+    assert [record["data"]["status"] for record in records(folder, "end")] == ["interrupted", "complete"]
     assert (folder / "report.html").is_file()
     pd.testing.assert_frame_equal(read_curves(folder), read_curves(run_inline(file)), check_exact=True)
     with RepositoryReader([ROOT]) as reader:
         (here,) = reader.read()
     code = records(folder, "sweep")[0]["data"]["code"]
-    found = [(one["commit"], one["source"]) for one in code["folders"] if one["source"] == "job" or not here.commit]
-    assert found == [(here.commit, "job" if here.commit else None)], code
+    commits = [
+        (folder["commit"], folder["source"])
+        for folder in code["folders"]
+        if folder["source"] == "job" or not here.commit
+    ]
+    assert commits == [(here.commit, "job" if here.commit else None)], code

@@ -59,7 +59,7 @@ def test_sigterm_ends_a_head_in_the_foreground_and_its_files(tmp_path: Path) -> 
         assert started and files.is_dir()
         script.send_signal(signal.SIGTERM)
         assert script.wait() == 128 + signal.SIGTERM
-    assert not files.exists() and not any(one.is_running() for one in started)
+    assert not files.exists() and not any(process.is_running() for process in started)
 
 
 def test_a_token_that_exists_is_kept_and_made_private(tmp_path: Path) -> None:
@@ -88,13 +88,13 @@ def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [(("--port", "1"), "unknown option: --port"), (("stop",), "unknown option: stop")]
+    ("arguments", "message"), [(("--port", "1"), "unknown option: --port"), (("stop",), "unknown option: stop")]
 )
 def test_wrong_arguments_are_refused_before_anything_is_made(
-    tmp_path: Path, arguments: tuple[str, ...], said: str
+    tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     asked = run_script(tmp_path, *arguments)
-    assert asked.returncode == 2 and said in asked.stderr and "--dashboard-port" in asked.stderr
+    assert asked.returncode == 2 and message in asked.stderr and "--dashboard-port" in asked.stderr
     assert list(tmp_path.iterdir()) == []
 
 

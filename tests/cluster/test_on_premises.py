@@ -98,8 +98,8 @@ class Machines(VirtualNodes):
 
     def processes(self, node: int) -> list[str]:
         """Return the commands of the processes on a node, except those of ssh; `sleep` is that of `ray dashboard`."""
-        own = {"bash", "sshd", "ps", "sleep"}
-        return [one for one in self.call("ps", "-e", "-o", "comm=", node=node).split() if one not in own]
+        expected = {"bash", "sshd", "ps", "sleep"}
+        return [name for name in self.call("ps", "-e", "-o", "comm=", node=node).split() if name not in expected]
 
 
 class Submitted:
@@ -118,14 +118,14 @@ class Submitted:
     def records(self, kind: str) -> list[dict[str, Any]]:
         ledger = self.folder / "events.jsonl"
         lines = ledger.read_text().splitlines() if ledger.exists() else []
-        return [one["data"] for one in map(json.loads, lines) if one["kind"] == kind]
+        return [record["data"] for record in map(json.loads, lines) if record["kind"] == kind]
 
     def wait_for_packs(self, count: int) -> None:
         """Return when so many packs wait in their middle."""
 
         def trained() -> bool:
             assert self._process.poll() is None, self.log.read_text()
-            return len({one["pack_id"] for one in self.records("evaluation")}) == count
+            return len({record["pack_id"] for record in self.records("evaluation")}) == count
 
         wait_for(f"{count} packs in their middle", trained, self.log)
 
@@ -143,7 +143,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
         machines = Machines(NODES, folder, process)
         listening = [folder / "log" / f"node{node}.out" for node in (1, 2, 3, 4)]
         wait_for(
-            "sshd", lambda: all(one.exists() and "listening" in one.read_text() for one in listening), listening[0]
+            "sshd", lambda: all(file.exists() and "listening" in file.read_text() for file in listening), listening[0]
         )
         for node in (1, 2, 3, 4):
             subprocess.run(machines.enter("nft", "-f", "-", node=node), input=firewall(), text=True, check=True)

@@ -86,8 +86,8 @@ class FaultySweep:
 
         def find() -> list[tuple[str, psutil.Process]]:
             workers = self._workers()
-            found = ((pack_id, holding(pack_id, workers)) for pack_id in list_unfinished_packs(self.folder))
-            return [(pack_id, worker) for pack_id, worker in found if worker is not None]
+            holders = ((pack_id, holding(pack_id, workers)) for pack_id in list_unfinished_packs(self.folder))
+            return [(pack_id, worker) for pack_id, worker in holders if worker is not None]
 
         return self._chance.choice(wait_for(find, self.driver))
 

@@ -44,10 +44,14 @@ def reference_faults(text: str, documents: list[Object]) -> Iterator[str]:
     names = [(document["kind"], document["metadata"]["name"]) for document in documents]
     if len(set(names)) != len(names):
         yield "an object twice"
-    claims = {one["metadata"]["name"]: one["spec"]["accessModes"] for one in documents if one["kind"].endswith("Claim")}
-    (deployment,) = [one for one in documents if one["kind"] == "Deployment"]
-    (service,) = [one for one in documents if one["kind"] == "Service"]
-    (job,) = [one["spec"] for one in documents if one["kind"] == "RayJob"]
+    claims = {
+        document["metadata"]["name"]: document["spec"]["accessModes"]
+        for document in documents
+        if document["kind"].endswith("Claim")
+    }
+    (deployment,) = [document for document in documents if document["kind"] == "Deployment"]
+    (service,) = [document for document in documents if document["kind"] == "Service"]
+    (job,) = [document["spec"] for document in documents if document["kind"] == "RayJob"]
     cluster = job["rayClusterSpec"]
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
     for pod in (deployment["spec"]["template"]["spec"], *(group["template"]["spec"] for group in groups)):
@@ -65,7 +69,7 @@ def pod_faults(pod: Object, claims: Object) -> Iterator[str]:
     volumes = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in pod["volumes"]}
     yield from (f"no claim {claim}" for claim in volumes.values() if claim not in claims)
     for container in pod["containers"]:
-        yield from (f"no volume {one['name']}" for one in container["volumeMounts"] if one["name"] not in volumes)
+        yield from (f"no volume {mount['name']}" for mount in container["volumeMounts"] if mount["name"] not in volumes)
         if container["securityContext"] != {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}:
             yield "a container may gain rights"
         if container["image"] != IMAGE:
@@ -82,7 +86,8 @@ def storage_faults(pod: Object, claims: Object) -> Iterator[str]:
             for mount in container["volumeMounts"]
             if claims.get(volumes.get(mount["name"])) == ["ReadWriteMany"]
         ]
-        if {one["name"]: one["value"] for one in container["env"]}.get("LENGTHWISE_STORAGE") not in shared:
+        environment = {variable["name"]: variable["value"] for variable in container["env"]}
+        if environment.get("LENGTHWISE_STORAGE") not in shared:
             yield "no shared storage"
         if container["resources"]["limits"] != container["resources"]["requests"]:
             yield "Ray would see other resources than the pod has"
@@ -93,7 +98,7 @@ def mlflow_faults(deployment: Object, service: Object, entrypoint: str) -> Itera
     labels = deployment["template"]["metadata"]["labels"]
     if not deployment["selector"]["matchLabels"] == service["spec"]["selector"] == labels:
         yield "the service selects no pod"
-    ((name, port),) = [(service["metadata"]["name"], one["port"]) for one in service["spec"]["ports"]]
+    ((name, port),) = [(service["metadata"]["name"], port["port"]) for port in service["spec"]["ports"]]
     if f" --tracking-uri http://{name}:{port}" not in entrypoint:
         yield "the sweep looks for MLflow elsewhere"
     if f"--port={port}" not in container["command"] or container["ports"][0]["containerPort"] != port:
@@ -121,8 +126,8 @@ def job_faults(text: str, job: Object) -> Iterator[str]:
     for group in cluster["workerGroupSpecs"]:
         if not group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]:
             yield "replicas"
-    gpus = [one for one in cluster["workerGroupSpecs"] if "nvidia.com/gpu" in json.dumps(one["template"]["spec"])]
-    if [(one["minReplicas"], one["maxReplicas"] > 0) for one in gpus] != [(0, True)]:
+    gpus = [group for group in cluster["workerGroupSpecs"] if "nvidia.com/gpu" in json.dumps(group["template"]["spec"])]
+    if [(group["minReplicas"], group["maxReplicas"] > 0) for group in gpus] != [(0, True)]:
         yield "GPUs are not scaled from zero"
 
 
@@ -173,11 +178,11 @@ def test_the_manifest_has_known_fields_only_and_everything_it_refers_to() -> Non
 )  # fmt: skip
 def test_a_seeded_mistake_is_found(right: str, wrong: str, fault: str) -> None:
     assert right in TEXT
-    assert any(fault in found for found in faults(TEXT.replace(right, wrong)))
+    assert any(fault in message for message in faults(TEXT.replace(right, wrong)))
 
 
 def test_the_job_runs_a_sweep_file_with_options_that_exist() -> None:
-    (job,) = [one["spec"] for one in yaml.safe_load_all(TEXT) if one["kind"] == "RayJob"]
+    (job,) = [document["spec"] for document in yaml.safe_load_all(TEXT) if document["kind"] == "RayJob"]
     python, dash, module, verb, *arguments = shlex.split(job["entrypoint"])
     assert (python, dash, module, verb) == ("python", "-m", "orchestrator", "run")
     parsed = typer.main.get_command(app).commands[verb].make_context(verb, arguments).params  # type: ignore[attr-defined]

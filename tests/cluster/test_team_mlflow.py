@@ -70,7 +70,7 @@ def team() -> Iterator[Team]:
     outside = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "MLFLOW_"))}
     socket, port = folder / "socket", str(free_ports(1)[0])
     environment = outside | {"PATH": f"{tools}:{PATH}", "PGHOST": str(socket), "PGPORT": port, "HOME": str(folder)}
-    one = Team(folder, free_ports(1)[0], environment, {})
+    team = Team(folder, free_ports(1)[0], environment, {})
     socket.mkdir()
     shutil.chown(socket, "postgres")
     shutil.copy(FOLDER / "basic_auth.ini", folder)
@@ -78,18 +78,18 @@ def team() -> Iterator[Team]:
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={socket} -c fsync=off"
     control = f"cd {socket}; sudo -u postgres pg_ctl --wait --pgdata={socket}/data --log={socket}/log"
     try:
-        one.type(f"cd {socket}; {data}; {control} --options={shlex.quote(options)} start")
-        one.type(SECRETS)
+        team.type(f"cd {socket}; {data}; {control} --options={shlex.quote(options)} start")
+        team.type(SECRETS)
         secrets = dict(line.split("=") for line in (folder / ".env").read_text().splitlines())
         assert (folder / ".env").stat().st_mode & 0o077 == 0 and len(set(secrets.values())) == 3
-        one.passwords |= {"postgres": secrets["PGPASSWORD"], "admin": secrets["MLFLOW_AUTH_ADMIN_PASSWORD"]}
-        one.type(f"cd /; {DATABASE}", f"{one.passwords['postgres']}\n" * 2)
-        one.start()
-        add_users(one)
-        yield one
+        team.passwords |= {"postgres": secrets["PGPASSWORD"], "admin": secrets["MLFLOW_AUTH_ADMIN_PASSWORD"]}
+        team.type(f"cd /; {DATABASE}", f"{team.passwords['postgres']}\n" * 2)
+        team.start()
+        add_users(team)
+        yield team
     finally:
-        one.stop()
-        one.type(f"{control} --mode=immediate stop")
+        team.stop()
+        team.type(f"{control} --mode=immediate stop")
         shutil.rmtree(folder)
 
 
@@ -122,14 +122,14 @@ def assert_published(team: Team, folder: Path) -> None:
     runs = f"""from {{}} x join runs r on r.run_uuid = x.run_uuid and r.lifecycle_stage = 'active'
         join tags s on s.run_uuid = x.run_uuid and s.key = 'lengthwise.sweep' and s.value = '{folder.name}'
         left join tags c on c.run_uuid = x.run_uuid and c.key = 'lengthwise.config_id'"""
-    found = Counter(team.rows(f"select c.value {runs.format('runs')}"))
-    assert found == Counter([(None,), *((config_id,) for config_id in state.configurations)])
+    counts = Counter(team.rows(f"select c.value {runs.format('runs')}"))
+    assert counts == Counter([(None,), *((config_id,) for config_id in state.configurations)])
     points = team.rows(f"select c.value, x.key, x.step, x.value {runs.format('metrics')} where c.value is not null")
     assert_points(Counter(points), state)
     texts = team.rows(f"select c.value, x.key, x.value {runs.format('params')}")
     params = {(config_id, key): text for config_id, key, text in texts}
     for config_id, configuration in state.configurations.items():
-        for key, value in leaves({key: one for key, one in configuration.resolved.items() if key != "seed"}):
+        for key, value in leaves({key: value for key, value in configuration.resolved.items() if key != "seed"}):
             assert params[config_id, key] == (value if isinstance(value, str) else json.dumps(value))
 
 

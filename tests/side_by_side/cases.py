@@ -229,11 +229,13 @@ def _positions() -> dict[str, list[Member]]:
     )
     cases = {}
     for position in anywhere:
-        cases[f"decoder: {said(position)}"] = pack(SIX, {**DECODER, "position": position})
+        cases[f"decoder: {describe_settings(position)}"] = pack(SIX, {**DECODER, "position": position})
     for position in (*anywhere, *of_numbers):
-        cases[f"encoder: {said(position)}"] = pack(SUM, {**ENCODER, "position": position})
+        cases[f"encoder: {describe_settings(position)}"] = pack(SUM, {**ENCODER, "position": position})
     for position in of_numbers:
-        cases[f"encoder: {said(position)}, in text"] = pack({**SUM, **TEXT}, {**ENCODER, "position": position})
+        cases[f"encoder: {describe_settings(position)}, in text"] = pack(
+            {**SUM, **TEXT}, {**ENCODER, "position": position}
+        )
     for digits in (1, 2):
         task = {**PRODUCT, "multiplier_digits": digits}
         cases[f"encoder: upe, {digits} digits"] = pack(
@@ -246,7 +248,7 @@ def _positions() -> dict[str, list[Member]]:
     return cases
 
 
-def said(settings: Mapping[str, Any]) -> str:
+def describe_settings(settings: Mapping[str, Any]) -> str:
     """A registered name with its settings."""
     return " ".join([settings["name"], *(f"{key} {value}" for key, value in settings.items() if key != "name")])
 
@@ -266,9 +268,15 @@ def _training() -> dict[str, list[Member]]:
         {"name": "muon"},
         {"name": "adafactor"},
     )
-    cases = {f"optimizer: {said(one)}": pack(SIX, DECODER, {"optimizer": one}) for one in optimizers}
+    cases = {
+        f"optimizer: {describe_settings(optimizer)}": pack(SIX, DECODER, {"optimizer": optimizer})
+        for optimizer in optimizers
+    }
     cases["loss: r_drop"] = pack(SIX, DECODER, {"loss": "r_drop"})
-    cases |= {f"schedule: {said(one)}": pack(SIX, ATTENTION, {"schedule": one}) for one in schedules}
+    cases |= {
+        f"schedule: {describe_settings(schedule)}": pack(SIX, ATTENTION, {"schedule": schedule})
+        for schedule in schedules
+    }
     bemas = (
         {"raw": {}, "bema": {"rho": 2.0}, "slow": {"kind": "bema", "kappa": 1.0, "eta": 0.4}},
         {

@@ -47,9 +47,9 @@ def main() -> int:
         raise SystemExit(f"no case has {asked.only!r} in its name")
     differing, moved = 0, dict[str, float]()
     for name in dict.fromkeys([*before, *now]):
-        found = difference(before.get(name, {}), now.get(name, {}), moved)
-        differing += found is not None
-        print(f"{name}: {found or 'equal'}")
+        change = difference(before.get(name, {}), now.get(name, {}), moved)
+        differing += change is not None
+        print(f"{name}: {change or 'equal'}")
     for metric, most in sorted(moved.items()):
         print(f"{metric}: off by {most:.1e} at most")
     print(f"{differing} of {len(before.keys() | now.keys())} cases differ from {asked.before}")
@@ -77,12 +77,12 @@ def trained(code: Path, folder: Path, options: list[str]) -> dict[str, dict[str,
     command = [sys.executable, str(HERE / "train_all.py"), str(folder), *options]
     if subprocess.run(command, env=environment, cwd=folder).returncode:
         raise SystemExit(f"the cases could not be trained with {code}")
-    found = {}
+    arrays_by_case = {}
     for path in sorted(folder.glob("*.npz")):
         with np.load(path) as file:
             arrays = dict(file)
-        found[str(arrays.pop("case"))] = arrays
-    return found
+        arrays_by_case[str(arrays.pop("case"))] = arrays
+    return arrays_by_case
 
 
 def difference(before: Arrays, now: Arrays, moved: dict[str, float]) -> str | None:
@@ -119,8 +119,8 @@ def _near(
     if off.any():
         moved[metric] = max(moved.get(metric, 0.0), float(np.nanmax(off)))
     allowed = np.maximum(ABSOLUTE, RELATIVE * np.abs(old)) * (lengths if metric in TIMES_LENGTH else 1)
-    found: NDArray[np.bool_] = equal | (np.isfinite(off) & (off <= allowed))
-    return found
+    near: NDArray[np.bool_] = equal | (np.isfinite(off) & (off <= allowed))
+    return near
 
 
 def _first(old: NDArray[Any], new: NDArray[Any], same: NDArray[np.bool_]) -> str:

@@ -43,21 +43,21 @@ def arrays_of(members: list[Member], folder: Path) -> Arrays:
     """Every curve, loss and failure of a pack, and the kept weights of its members, by names that say which."""
     reporter = Kept()
     train([MemberConfig.from_dict(member) for member in members], reporter, weights=folder)
-    found: Arrays = {"lengths": np.array(reporter.evaluations[0].lengths)}
+    arrays: Arrays = {"lengths": np.array(reporter.evaluations[0].lengths)}
     for evaluation in reporter.evaluations:
         at = f"step {evaluation.step}"
-        found[f"{at}, averages, lengths"] = np.array([*evaluation.averages, *map(str, evaluation.lengths)])
+        arrays[f"{at}, averages, lengths"] = np.array([*evaluation.averages, *map(str, evaluation.lengths)])
         for k, metric in enumerate(evaluation.metrics):
-            found[f"{at}, curve {metric}"] = evaluation.values_MAKL[:, :, k]
-        found[f"{at}, loss"] = evaluation.loss_M
-        found[f"{at}, failed at"] = evaluation.failed_at_M
+            arrays[f"{at}, curve {metric}"] = evaluation.values_MAKL[:, :, k]
+        arrays[f"{at}, loss"] = evaluation.loss_M
+        arrays[f"{at}, failed at"] = evaluation.failed_at_M
         for name in ("stopped_at_M", "stage_M"):
             if (value := getattr(evaluation, name, None)) is not None:
-                found[f"{at}, {name}"] = value
+                arrays[f"{at}, {name}"] = value
     for number, file in enumerate(reporter.evaluations[-1].weights):
         of_member = {"none": np.zeros(0)} if file is None else load_file(folder / file.name)
-        found |= {f"weights of member {number}, {name}".replace("/", " "): of for name, of in of_member.items()}
-    return found
+        arrays |= {f"weights of member {number}, {name}".replace("/", " "): of for name, of in of_member.items()}
+    return arrays
 
 
 def main() -> None:
@@ -72,8 +72,8 @@ def main() -> None:
     for number, (name, members) in enumerate(cases.items()):
         if asked.only in name:
             with tempfile.TemporaryDirectory() as weights:
-                found = arrays_of(members, Path(weights))
-            np.savez(asked.folder / f"{number:03d}.npz", case=np.array(name), **found)  # type: ignore[arg-type]
+                arrays = arrays_of(members, Path(weights))
+            np.savez(asked.folder / f"{number:03d}.npz", case=np.array(name), **arrays)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
