@@ -66,9 +66,10 @@ def test_configurations_are_those_of_the_ledger_best_first(small, small_sweep):
     table = small.configurations
     assert table["number"].tolist() == [0, 1, 2, 3, 4, 5]
     for _, row in table.iterrows():
-        one = small_sweep.configurations[row["config_id"]]
+        configuration = small_sweep.configurations[row["config_id"]]
         assert (
-            row["score"] == pytest.approx(one.score) and row["training.batch_size"] == one.values["training.batch_size"]
+            row["score"] == pytest.approx(configuration.score)
+            and row["training.batch_size"] == configuration.values["training.batch_size"]
         )
     assert table["seeds_failed"].tolist() == [0, 1, 0, 0, 0, 0] and set(table["seeds_run"]) == {3}
     assert small.best.number == 0 and small.best.score == table["score"][0]
@@ -179,14 +180,16 @@ def test_no_sweep_is_refused_with_the_nearest(small):
 @pytest.mark.slow
 def test_a_dictionary_and_its_file_give_the_same_curves(tmp_path, capsys):
     asked = {"training.steps": 6, "evaluation.every": np.int64(3)}
-    one = run(TINY, storage=tmp_path / "a", **asked)
+    sweep = run(TINY, storage=tmp_path / "a", **asked)
     file = tmp_path / "tiny.yaml"
     file.write_text(yaml.safe_dump(TINY | {"seeds": 2}))
     other = run(file, storage=tmp_path / "b", name="other", **asked)
-    assert one.status == other.status == "complete" and other.folder == tmp_path / "b" / "other"
-    pd.testing.assert_frame_equal(one.curves, other.curves)
-    assert set(one.curves["step"]) == {3, 6} and one.curves["number"].nunique() == one.curves["seed"].nunique() == 2
-    assert one.resume().status == "complete"
+    assert sweep.status == other.status == "complete" and other.folder == tmp_path / "b" / "other"
+    pd.testing.assert_frame_equal(sweep.curves, other.curves)
+    assert (
+        set(sweep.curves["step"]) == {3, 6} and sweep.curves["number"].nunique() == sweep.curves["seed"].nunique() == 2
+    )
+    assert sweep.resume().status == "complete"
 
 
 @pytest.mark.parametrize("text", ["plain", "Über", "🚀 'quoted' \\ #"])
@@ -197,7 +200,7 @@ def test_any_text_reaches_the_specification(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"seeds": 0}, "--set seeds=0: seeds"),
         ({"training.stepps": 1}, "stepps"),
@@ -208,7 +211,7 @@ def test_any_text_reaches_the_specification(tmp_path, text):
         ({"tracking.uri": "nonsense"}, "tracking.uri"),
     ],
 )
-def test_bad_input_is_one_error_and_writes_nothing(tmp_path, more, said):
-    with pytest.raises((SweepFileError, UserError), match=said):
+def test_bad_input_is_one_error_and_writes_nothing(tmp_path, more, message):
+    with pytest.raises((SweepFileError, UserError), match=message):
         run(TINY, storage=tmp_path, **more)
     assert not list(tmp_path.iterdir())

@@ -15,8 +15,8 @@ def test_help_imports_nothing_heavy(lengthwise):
 
 
 def test_the_version_is_that_of_the_package(lengthwise):
-    said = lengthwise("--version").stdout
-    assert said.startswith(f"lengthwise {version('lengthwise')}, torch {version('torch')}, ") and "mlflow " in said
+    output = lengthwise("--version").stdout
+    assert output.startswith(f"lengthwise {version('lengthwise')}, torch {version('torch')}, ") and "mlflow " in output
 
 
 def test_a_closed_output_is_no_fault_and_gets_into_no_file(lengthwise, tmp_path):

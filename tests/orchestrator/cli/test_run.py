@@ -80,7 +80,7 @@ def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise
     assert "1 of 2" in done.stdout and "Traceback" not in done.stderr
     folder = storage / "Länge über alles"
     state = SweepState.load(folder)
-    good, bad = (found.members[0].status for found in state.configurations.values())
+    good, bad = (configuration.members[0].status for configuration in state.configurations.values())
     assert (good, bad) == ("complete", "failed") and state.published_at
     stored = yaml.safe_load((folder / "sweep.yaml").read_text())
     assert stored["name"] == "Länge über alles" and stored["seeds"] == [0]

@@ -79,7 +79,9 @@ def test_a_fault_that_validate_finds_by_trying_is_a_failure_and_no_bad_input(len
         file.write("\n    def loss(self, logits_MBTV, batch):\n        raise ValueError('no loss')\n")
     done = lengthwise("validate", study / "own.yaml", "--smoke")
     assert done.returncode == 1 and done.stdout == "" and "Traceback" not in done.stderr
-    first, place, line = done.stderr.splitlines()
+    first, location, line = done.stderr.splitlines()
     assert "#0" in first and "ValueError: no loss" in first
-    assert place.startswith('  File "') and "my_tasks.py" in place and line.strip() == "raise ValueError('no loss')"
+    assert (
+        location.startswith('  File "') and "my_tasks.py" in location and line.strip() == "raise ValueError('no loss')"
+    )
     assert sorted(path.suffix for path in study.iterdir() if path.is_file()) == [".py", ".py", ".yaml"]

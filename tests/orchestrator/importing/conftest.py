@@ -30,7 +30,7 @@ OWN = {
 
 
 @pytest.fixture(scope="session")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+def original_sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """A finished sweep of four configurations with three seeds, evaluated at two steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("orchestrator.report.write_report.present_report", lambda *_, **__: None)

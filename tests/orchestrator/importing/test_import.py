@@ -27,12 +27,14 @@ SECTIONS = {"metrics": {"total_variation": "minimize"}, "lengths": [4, 5], "aver
 
 
 @pytest.fixture(scope="session")
-def table(own: Sweep) -> Path:
-    return write_curves(SweepState.load(own.folder))
+def table(original_sweep: Sweep) -> Path:
+    return write_curves(SweepState.load(original_sweep.folder))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "frame"])
-def test_curves_of_an_own_sweep_give_its_scores_ranks_and_medians(own: Sweep, table: Path, imported: Import, kind: str):
+def test_curves_of_an_own_sweep_give_its_scores_ranks_and_medians(
+    original_sweep: Sweep, table: Path, imported: Import, kind: str
+):
     given: Any = table
     if kind != "parquet":
         given = pd.read_parquet(table)
@@ -40,17 +42,20 @@ def test_curves_of_an_own_sweep_give_its_scores_ranks_and_medians(own: Sweep, ta
         given.to_csv(table.with_suffix(".csv"), index=False)
         given = table.with_suffix(".csv")
     again = summarize(SweepState.load(imported(given, **SECTIONS).folder))
-    before = summarize(SweepState.load(own.folder))
+    before = summarize(SweepState.load(original_sweep.folder))
     assert [(row.number, row.rank, row.score, row.test_quartiles) for row in again.rows] == [
         (row.number, row.rank, row.score, row.test_quartiles) for row in before.rows
     ]
     for row, old in zip(again.rows, before.rows, strict=True):
         assert {key.removeprefix("config."): value for key, value in row.values.items()} == old.values
-    numbers = {row.config_id: row.number for one in (before, again) for row in one.rows}
-    bands = [{(numbers[key[0]], *key[1:]): band for key, band in one.bands.items()} for one in (before, again)]
+    numbers = {row.config_id: row.number for summary in (before, again) for row in summary.rows}
+    bands = [{(numbers[key[0]], *key[1:]): band for key, band in summary.bands.items()} for summary in (before, again)]
     assert bands[0] and bands[0] == bands[1]
-    recorded = [float(one.score or 0) for one in SweepState.load(own.folder).configurations.values()]
-    assert [one.score for one in SweepState.load(again.folder).configurations.values()] == recorded
+    recorded = [
+        float(configuration.score or 0)
+        for configuration in SweepState.load(original_sweep.folder).configurations.values()
+    ]
+    assert [configuration.score for configuration in SweepState.load(again.folder).configurations.values()] == recorded
 
 
 def test_the_ledger_says_where_the_results_are_from(rows: pd.DataFrame, imported: Import, tmp_path: Path):
@@ -67,10 +72,10 @@ def test_the_ledger_says_where_the_results_are_from(rows: pd.DataFrame, imported
     assert sorted((path.parent / "imported" / "curves").iterdir()) == sorted(
         path.parent / "imported" / fields["file"] for fields in state.packs["imported-0"].evaluations.values()
     )
-    for one in state.configurations.values():
-        assert one.resolved["program"]["imported"] == sha256
-        assert one.resolved["config"]["width"] == 64  # the same in all rows: fixed, not listed
-        assert list(one.values) == ["config.lr"]
+    for configuration in state.configurations.values():
+        assert configuration.resolved["program"]["imported"] == sha256
+        assert configuration.resolved["config"]["width"] == 64  # the same in all rows: fixed, not listed
+        assert list(configuration.values) == ["config.lr"]
     written = yaml.safe_load((path.parent / "imported" / "sweep.yaml").read_text())
     assert written == state.spec
 
@@ -79,10 +84,10 @@ def test_the_curves_are_those_of_the_table(rows: pd.DataFrame, imported: Import)
     shuffled = rows.sample(frac=1, random_state=0)
     curves = read_curves(SweepState.load(imported(shuffled).folder))
     keys = ["lr", "seed", "step", "metric", "length"]
-    found = curves.rename(columns={"config.lr": "lr"}).astype({"metric": str})[[*keys, "value"]]
+    values = curves.rename(columns={"config.lr": "lr"}).astype({"metric": str})[[*keys, "value"]]
     expected = rows[[*keys, "value"]].astype({"value": np.float32})
     pd.testing.assert_frame_equal(
-        found.sort_values(keys).reset_index(drop=True), expected.sort_values(keys).reset_index(drop=True),
+        values.sort_values(keys).reset_index(drop=True), expected.sort_values(keys).reset_index(drop=True),
         check_dtype=False,
     )  # fmt: skip
 
@@ -107,15 +112,15 @@ def test_members_without_rows_are_asked_for(rows: pd.DataFrame, imported: Import
     assert list(tmp_path.iterdir()) == []
 
     failed = SweepState.load(imported(fewer, missing="failed", name="failed").folder)
-    assert [one.seeds_failed for one in failed.configurations.values()] == [1, 1]
+    assert [configuration.seeds_failed for configuration in failed.configurations.values()] == [1, 1]
     assert re.findall("[0-9]+", failed.end_message) == ["2", "2", "6", "2"]  # configurations, seeds, failed ones
     assert len(failed.failed_packs) == 1 and failed.packs[failed.failed_packs[0][0]].step == 100
     curves = read_curves(failed, final_only=True)
     assert curves[curves["value"].isna()].groupby(["number", "seed"]).size().to_dict() == {(0, 2): 3, (1, 0): 3}
 
     absent = SweepState.load(imported(fewer, missing="absent", name="absent").folder)
-    assert [one.seeds_failed for one in absent.configurations.values()] == [0, 0]
-    assert [sorted(one.members) for one in absent.configurations.values()] == [[0, 1], [1, 2]]
+    assert [configuration.seeds_failed for configuration in absent.configurations.values()] == [0, 0]
+    assert [sorted(configuration.members) for configuration in absent.configurations.values()] == [[0, 1], [1, 2]]
     assert absent.spec["seeds"] == [1] and summarize(absent).has_ended
     assert all(row.is_complete for row in summarize(absent).rows)
 
@@ -131,17 +136,17 @@ def test_a_metric_that_is_not_measured_at_the_end_is_left_out(rows: pd.DataFrame
     late = rows[rows["length"] == 5].assign(metric="loss", length=None)
     sweep = imported(pd.concat([rows, early, late]))
     measured = summarize(SweepState.load(sweep.folder)).measurements
-    assert {name: metric.lengths for one in measured.values() for name, metric in one.metrics.items()} == {
-        "accuracy": (5, 10, 20), "loss": (1,),
-    }  # fmt: skip
+    lengths = {name: metric.lengths for group in measured.values() for name, metric in group.metrics.items()}
+    assert lengths == {"accuracy": (5, 10, 20), "loss": (1,)}
 
 
 def test_configurations_may_end_at_other_steps(rows: pd.DataFrame, imported: Import):
     rows.loc[(rows["lr"] == 0.01) & (rows["step"] == 200), "step"] = 300
     state = SweepState.load(imported(rows).folder)
-    assert [one.resolved["training"]["steps"] for one in state.configurations.values()] == [200, 300]
-    assert [one.values["training.steps"] for one in state.configurations.values()] == [200, 300]
-    assert [one.seeds_failed for one in state.configurations.values()] == [0, 0]
+    training = [configuration.resolved["training"] for configuration in state.configurations.values()]
+    assert [section["steps"] for section in training] == [200, 300]
+    assert [configuration.values["training.steps"] for configuration in state.configurations.values()] == [200, 300]
+    assert [configuration.seeds_failed for configuration in state.configurations.values()] == [0, 0]
 
 
 def test_settings_that_a_configuration_lacks(rows: pd.DataFrame, imported: Import, tmp_path: Path):
@@ -149,10 +154,13 @@ def test_settings_that_a_configuration_lacks(rows: pd.DataFrame, imported: Impor
     rows["optimizer.name"] = "adamw"
     rows.to_csv(tmp_path / "results.csv", index=False)
     state = SweepState.load(imported(tmp_path / "results.csv").folder)
-    assert [one.values for one in state.configurations.values()] == [
+    assert [configuration.values for configuration in state.configurations.values()] == [
         {"config.lr": 0.1, "config.warmup": 10}, {"config.lr": 0.01},
     ]  # fmt: skip
-    assert all(one.resolved["config"]["optimizer"] == {"name": "adamw"} for one in state.configurations.values())
+    assert all(
+        configuration.resolved["config"]["optimizer"] == {"name": "adamw"}
+        for configuration in state.configurations.values()
+    )
 
 
 def test_a_table_without_settings_is_one_configuration(rows: pd.DataFrame, imported: Import):
@@ -164,7 +172,10 @@ def test_the_index_of_a_frame_is_settings(rows: pd.DataFrame, imported: Import, 
     indexed = rows.set_index(["lr", "seed"])
     indexed.to_parquet(tmp_path / "results.parquet")
     scores = [
-        [one.score for one in SweepState.load(imported(table, name=name).folder).configurations.values()]
+        [
+            configuration.score
+            for configuration in SweepState.load(imported(table, name=name).folder).configurations.values()
+        ]
         for name, table in (("a", rows), ("b", indexed), ("c", tmp_path / "results.parquet"))
     ]
     assert scores[0] == scores[1] == scores[2]

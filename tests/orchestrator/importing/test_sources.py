@@ -34,11 +34,11 @@ def curves_of(sweep: Sweep) -> pd.DataFrame:
     return curves[["lr", "seed", "step", "length", "value"]]
 
 
-def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
+def same(first: pd.DataFrame, second: pd.DataFrame) -> None:
     keys = ["lr", "seed", "step", "length"]
     tables = [
         table[[*keys, "value"]].astype({"value": np.float32}).sort_values(keys).reset_index(drop=True)
-        for table in (one, other)
+        for table in (first, second)
     ]
     pd.testing.assert_frame_equal(*tables, check_dtype=False)
 
@@ -62,19 +62,21 @@ def test_the_runs_of_imported_results_have_their_settings(
     assert [params[number]["config.lr"] for number in ("0", "1")] == ["0.1", "0.01"]
 
 
-def test_own_results_in_mlflow_have_the_same_medians(own: Sweep, imported: Import, tmp_path: Path, fresh_store: Path):
+def test_own_results_in_mlflow_have_the_same_medians(
+    original_sweep: Sweep, imported: Import, tmp_path: Path, fresh_store: Path
+):
     uri = f"sqlite:///{shutil.copy(fresh_store, tmp_path / 'store.db')}"
-    publish(own.folder, uri, experiment="", sweep_files=False)
+    publish(original_sweep.folder, uri, experiment="", sweep_files=False)
     pattern = r"(?P<metric>total_variation)/(?P<average>ema)/seed_(?P<seed>\d+)"
     sweep = imported(
         f"mlflow:{uri}", pattern=pattern, experiment="tests", step=6, metrics={"total_variation": "minimize"},
         lengths=[4, 5], trained=[1, 2, 3],
     )  # fmt: skip
-    before, again = (summarize(SweepState.load(one.folder)) for one in (own, sweep))
+    before, again = (summarize(SweepState.load(each.folder)) for each in (original_sweep, sweep))
 
-    def medians(one: Any, prefix: str = "") -> dict[float, Any]:
-        rates = {row.config_id: row.values[f"{prefix}training.learning_rate"] for row in one.rows}
-        return {rates[key[0]]: band for key, band in one.bands.items() if key[1:] == ("total_variation", "ema")}
+    def medians(summary: Any, prefix: str = "") -> dict[float, Any]:
+        rates = {row.config_id: row.values[f"{prefix}training.learning_rate"] for row in summary.rows}
+        return {rates[key[0]]: band for key, band in summary.bands.items() if key[1:] == ("total_variation", "ema")}
 
     assert medians(before) == medians(again, "config.") and len(medians(before)) == 4
     assert {row.rank: row.score for row in before.rows} == {row.rank: row.score for row in again.rows}
@@ -105,7 +107,7 @@ def test_mlflow_runs_are_members(store: str, rows: pd.DataFrame, imported: Impor
 
 
 def test_what_mlflow_lacks_is_said(store: str, imported: Import, tmp_path: Path):
-    for options, said in (
+    for options, message in (
         ({"experiment": "sum"}, "did you mean sums?"),
         ({}, "--experiment"),
         ({"experiment": "sums", "pattern": r"accuracy_(?P<length>\d+)"}, "eval/accuracy_10"),
@@ -116,7 +118,7 @@ def test_what_mlflow_lacks_is_said(store: str, imported: Import, tmp_path: Path)
     ):
         with pytest.raises(UserError) as error:
             imported(store, **{"pattern": PATTERN, **options})
-        assert said in str(error.value), error.value
+        assert message in str(error.value), error.value
     with pytest.raises(UserError, match=r"other\.db"):
         imported(f"mlflow:sqlite:///{tmp_path / 'other.db'}", pattern=PATTERN, experiment="sums")
     with pytest.raises(UserError, match=r"--from mlflow:http://\[::1:5000"):
@@ -216,8 +218,8 @@ def test_trials_that_tune_wrote(
         monkeypatch.setenv(name, value)
 
     def train(config: dict[str, Any]) -> None:
-        own = table[(table["lr"] == config["lr"]) & (table["seed"] == config["seed"])]
-        for _, row in own.sort_values("step").iterrows():
+        rows = table[(table["lr"] == config["lr"]) & (table["seed"] == config["seed"])]
+        for _, row in rows.sort_values("step").iterrows():
             tune.report(
                 {"eval": {f"accuracy_{n}": row[f"eval/accuracy_{n}"] for n in (5, 10, 20)}, "step": int(row["step"])}
             )

@@ -19,7 +19,7 @@ Import = Callable[..., Sweep]
 
 def set_value(column: str, value: Any, row: int = 7) -> Callable[[pd.DataFrame], pd.DataFrame]:
     return lambda rows: rows.astype({column: object}).assign(
-        **{column: [value if place == row else one for place, one in enumerate(rows[column])]}
+        **{column: [value if index == row else entry for index, entry in enumerate(rows[column])]}
     )
 
 

@@ -33,9 +33,9 @@ def test_a_step_that_fails_is_said_with_the_classes_and_the_module_to_check() ->
     assert estimate_cost_or_refuse(member) == estimate_member_cost(member)
     with pytest.raises(UserError) as caught:
         estimate_cost_or_refuse(replace(member, task=Meant(vocabulary=8, train_length=3)))
-    said = str(caught.value)
-    assert said.startswith("task set_complement and model attention_only cannot take a step: ValueError: ")
-    assert said.endswith(f"; for the cause run python -m trainers.check {__name__}")
+    message = str(caught.value)
+    assert message.startswith("task set_complement and model attention_only cannot take a step: ValueError: ")
+    assert message.endswith(f"; for the cause run python -m trainers.check {__name__}")
 
 
 def test_texts_that_are_written_count_as_the_passes_that_their_task_says() -> None:

@@ -50,19 +50,19 @@ def test_old_configurations_stay_and_all_of_the_larger_sweep_are_there(sampler, 
     size, known = (0, 0, 0), dict[int, optuna_draws.Draw]()
     for step, more in enumerate(steps):
         size = tuple(map(max, size, more))
-        one = of_size(sampler, *size)
-        found = optuna_draws.draw_configurations(one, range(optuna_draws.count_configurations(one)), (), known)
-        assert {n: (found[n].values, found[n].draw_index) for n in known} == {
+        spec = of_size(sampler, *size)
+        draws = optuna_draws.draw_configurations(spec, range(optuna_draws.count_configurations(spec)), (), known)
+        assert {n: (draws[n].values, draws[n].draw_index) for n in known} == {
             n: (d.values, d.draw_index) for n, d in known.items()
         }
-        assert [draw.number for draw in found] == list(range(len(found)))
-        known = {draw.number: draw for draw in (found[:drawn] if step == 0 else found)}
-        whole = optuna_draws.draw_configurations(one, range(optuna_draws.count_configurations(one)))
-        assert sorted(map(repr, ((d.draw_index, sorted(d.values.items())) for d in found))) == sorted(
+        assert [draw.number for draw in draws] == list(range(len(draws)))
+        known = {draw.number: draw for draw in (draws[:drawn] if step == 0 else draws)}
+        whole = optuna_draws.draw_configurations(spec, range(optuna_draws.count_configurations(spec)))
+        assert sorted(map(repr, ((d.draw_index, sorted(d.values.items())) for d in draws))) == sorted(
             map(repr, ((d.draw_index, sorted(d.values.items())) for d in whole))
         )
         if step == 0:
-            assert found == whole
+            assert draws == whole
 
 
 def test_what_is_added_is_found_and_written_as_options():

@@ -30,18 +30,18 @@ search: {configurations: 1}
 space:
 """
 
-Said = Callable[..., list[str]]
+FindProblems = Callable[..., list[str]]
 
 
 @pytest.fixture
-def said() -> Said:
-    """What is said of the file with these lines in its space, and with texts replaced, though one draw is built."""
+def find_problems() -> FindProblems:
+    """The problems of the file with these lines in its space, and with texts replaced, though one draw is built."""
 
     def check(*lines: str, change: tuple[str, str] = ("", "")) -> list[str]:
         try:
             spec = spec_of(*lines, change=change)
             drawn = draw_sample(spec, 1)
-            build_configurations(spec, [(one.number, one.values) for one in drawn])
+            build_configurations(spec, [(draw.number, draw.values) for draw in drawn])
         except SweepFileError as error:
             return str(error).splitlines()
         return []
@@ -88,56 +88,67 @@ RATE = "a number >= 0 and < 1"
         ("model.width.foo: {choice: [3]}", "model.width.foo: model.width is fixed to 8, which has no keys inside"),
     ],
 )
-def test_what_a_domain_can_draw_is_held_against_its_field(said: Said, line: str, expected: str) -> None:
+def test_what_a_domain_can_draw_is_held_against_its_field(
+    find_problems: FindProblems, line: str, expected: str
+) -> None:
     """`test_bounds` has every kind of domain."""
-    assert said(line) == [f"a.yaml:17: space.{expected}"]
+    assert find_problems(line) == [f"a.yaml:17: space.{expected}"]
 
 
-def test_a_key_inside_a_nested_class_is_held_against_the_class_that_is_named(said: Said) -> None:
-    assert said("training.averages.ema.decay: {one_minus_log_uniform: [0.9, 0.999], when: {model.width: 8}}") == []
-    [only] = said("training.averages.slow.decay: {choice: [0.5, 0.9]}")
+def test_a_key_inside_a_nested_class_is_held_against_the_class_that_is_named(find_problems: FindProblems) -> None:
+    assert (
+        find_problems("training.averages.ema.decay: {one_minus_log_uniform: [0.9, 0.999], when: {model.width: 8}}")
+        == []
+    )
+    [only] = find_problems("training.averages.slow.decay: {choice: [0.5, 0.9]}")
     assert "training.averages.slow: no average is called 'slow'" in only
-    assert said("training.schedule.warmup: {uniform: [0, 5]}")[0].startswith("a.yaml:7: training.schedule.name: is req")
+    assert find_problems("training.schedule.warmup: {uniform: [0, 5]}")[0].startswith(
+        "a.yaml:7: training.schedule.name: is req"
+    )
 
 
-def test_items_of_a_long_list_have_lines_of_their_own(said: Said) -> None:
+def test_items_of_a_long_list_have_lines_of_their_own(find_problems: FindProblems) -> None:
     lines = ["training.batch_size:", "  grid:", *(f"    - {size}" for size in (1, 2, 0, 4, 2.5))]
-    assert said(*lines, change=("{configurations: 1}", "{sampler: grid}")) == [
+    assert find_problems(*lines, change=("{configurations: 1}", "{sampler: grid}")) == [
         "a.yaml:21: space.training.batch_size.grid[2]: 0 is out of bounds; allowed: an integer >= 1; did you mean 1?",
         "a.yaml:23: space.training.batch_size.grid[4]: 2.5 is not an integer; allowed: an integer >= 1",
     ]
 
 
-def test_a_list_of_wrong_values_is_counted(said: Said) -> None:
-    found = said(f"training.batch_size: {{choice: {[-n for n in range(1, 2000)]}}}")
-    assert len(found) == 11
-    assert found[-1] == "a.yaml:17: and 1,989 more like it: -11 is out of bounds"
+def test_a_list_of_wrong_values_is_counted(find_problems: FindProblems) -> None:
+    problems = find_problems(f"training.batch_size: {{choice: {[-n for n in range(1, 2000)]}}}")
+    assert len(problems) == 11
+    assert problems[-1] == "a.yaml:17: and 1,989 more like it: -11 is out of bounds"
 
 
 # Fixed values ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_fixed_value_that_is_always_drawn_is_looked_at(said: Said) -> None:
-    assert said("model.width: {choice: [4, 8]}", change=("width: 8", "width: -8")) == [
+def test_a_fixed_value_that_is_always_drawn_is_looked_at(find_problems: FindProblems) -> None:
+    assert find_problems("model.width: {choice: [4, 8]}", change=("width: 8", "width: -8")) == [
         "a.yaml:6: model.width: -8 is out of bounds; never used, because the space draws model.width; "
         "correct or remove it; allowed: an integer >= 1"
     ]
-    assert said("model.width: {choice: [4, 8]}", change=("  width: 8\n", "")) == []
+    assert find_problems("model.width: {choice: [4, 8]}", change=("  width: 8\n", "")) == []
 
 
-def test_a_fixed_value_inside_what_is_drawn_as_a_whole_is_looked_at(said: Said) -> None:
-    [only] = said("training.averages: {choice: [{raw: {}, ema: {decay: 0.5}}]}", change=("decay: 0.9", "decay: 9"))
+def test_a_fixed_value_inside_what_is_drawn_as_a_whole_is_looked_at(find_problems: FindProblems) -> None:
+    [only] = find_problems(
+        "training.averages: {choice: [{raw: {}, ema: {decay: 0.5}}]}", change=("decay: 0.9", "decay: 9")
+    )
     assert only.startswith("a.yaml:11: training.averages.ema.decay: 9 is out of bounds; never used, because the space")
 
 
-def test_a_fixed_name_that_is_always_drawn_is_looked_at(said: Said) -> None:
-    [only] = said("model.name: {choice: [attention_only]}", change=("name: attention_only", "name: attention_olny"))
+def test_a_fixed_name_that_is_always_drawn_is_looked_at(find_problems: FindProblems) -> None:
+    [only] = find_problems(
+        "model.name: {choice: [attention_only]}", change=("name: attention_only", "name: attention_olny")
+    )
     assert only.startswith("a.yaml:5: model.name: no model is called 'attention_olny'; never used, because the space")
     assert only.endswith("did you mean attention_only?")
 
 
 @pytest.mark.parametrize(
-    ("line", "change", "place"),
+    ("line", "change", "start"),
     [
         ("training.batch_size: {choice: [4]}", ("name: attention_only", "name: counts"), "a.yaml:5: model.name: "),
         ("model.name: {choice: [attention_only, counts]}", ("", ""), "a.yaml:17: space.model.name.choice[1]: "),
@@ -145,7 +156,7 @@ def test_a_fixed_name_that_is_always_drawn_is_looked_at(said: Said) -> None:
     ids=["fixed", "drawn"],
 )
 def test_a_name_that_a_file_beside_registers_points_to_its_import(
-    line: str, change: tuple[str, str], place: str, tmp_path: Path
+    line: str, change: tuple[str, str], start: str, tmp_path: Path
 ) -> None:
     (tmp_path / "others.py").write_text('@register("task", "counts")\n@register("model", "counts_")\n')
     (tmp_path / "mine.py").write_text("@trainers.register(\n    'model', 'counts'\n)\n")
@@ -154,7 +165,7 @@ def test_a_name_that_a_file_beside_registers_points_to_its_import(
     def find_problems(imports: tuple[str, ...]) -> list[str]:
         findings = spec.copy_findings()
         check_fields(spec.model_copy(update={"imports": imports}), findings)
-        return [text for text in map(str, findings.problems) if text.startswith(place)]
+        return [text for text in map(str, findings.problems) if text.startswith(start)]
 
     [only] = find_problems(("first",))
     assert "mine.py" in only and "imports: [first, mine]" in only and "linear_attention" not in only
@@ -162,22 +173,22 @@ def test_a_name_that_a_file_beside_registers_points_to_its_import(
     assert "mine.py" not in only and "linear_attention" in only
 
 
-def test_an_error_of_a_module_is_shown_without_the_value_of_its_key(said: Said) -> None:
+def test_an_error_of_a_module_is_shown_without_the_value_of_its_key(find_problems: FindProblems) -> None:
     module_section = ("  name: attention_only\n  width: 8", "  name: vmapped\n  module: torch.nn.Linear")
-    [only] = said("training.batch_size: {choice: [4]}", change=module_section)
+    [only] = find_problems("training.batch_size: {choice: [4]}", change=module_section)
     assert only.startswith("a.yaml:6: model.module: Linear: ") and "torch.nn.Linear" not in only
 
 
-def test_a_fixed_value_used_under_a_condition_is_only_wrong(said: Said) -> None:
+def test_a_fixed_value_used_under_a_condition_is_only_wrong(find_problems: FindProblems) -> None:
     lines = ["model.norm: {choice: [none, pre]}", "model.width: {choice: [4, 8], when: {model.norm: pre}}"]
-    assert said(*lines, change=("width: 8", "width: -8")) == [
+    assert find_problems(*lines, change=("width: 8", "width: -8")) == [
         "a.yaml:6: model.width: -8 is out of bounds; allowed: an integer >= 1"
     ]
 
 
-def test_a_required_value_may_come_from_the_space(said: Said) -> None:
-    assert said("training.steps: {choice: [20, 60]}", change=("  steps: 60\n", "")) == []
-    [only] = said("model.norm: {choice: [none, pre]}", change=("  steps: 60\n", ""))
+def test_a_required_value_may_come_from_the_space(find_problems: FindProblems) -> None:
+    assert find_problems("training.steps: {choice: [20, 60]}", change=("  steps: 60\n", "")) == []
+    [only] = find_problems("model.norm: {choice: [none, pre]}", change=("  steps: 60\n", ""))
     assert only == "a.yaml:7: training.steps: is required; allowed: an integer >= 1 and < 4294967296"
 
 
@@ -185,8 +196,10 @@ def test_a_required_value_may_come_from_the_space(said: Said) -> None:
     ("written", "instead", "where"),
     [("  steps: 60", "  stepps: 60", "a.yaml:8: training.stepps"), ("name: set_comp", "nam: set_comp", "task.nam")],
 )
-def test_a_misspelt_required_key_is_one_problem(said: Said, written: str, instead: str, where: str) -> None:
-    [only] = said("model.norm: {choice: [none, pre]}", change=(written, instead))
+def test_a_misspelt_required_key_is_one_problem(
+    find_problems: FindProblems, written: str, instead: str, where: str
+) -> None:
+    [only] = find_problems("model.norm: {choice: [none, pre]}", change=(written, instead))
     meant = "steps" if "stepps" in where else "name"
     assert f"{where}: unknown key" in only and only.endswith(f"did you mean {meant}?")
 
@@ -197,47 +210,47 @@ def test_a_misspelt_required_key_is_one_problem(said: Said, written: str, instea
 ARMS = "model.name: {choice: [attention_only, decoder]}"
 
 
-def test_a_value_must_fit_every_class_it_can_meet(said: Said) -> None:
-    [only] = said(ARMS, "model.layers: {choice: [1, 2]}")
+def test_a_value_must_fit_every_class_it_can_meet(find_problems: FindProblems) -> None:
+    [only] = find_problems(ARMS, "model.layers: {choice: [1, 2]}")
     assert only.startswith("a.yaml:18: space.model.layers: unknown key") and "attention_only" in only
-    assert said(ARMS, "model.layers: {choice: [1, 2], when: {model.name: decoder}}") == []
-    [only] = said(ARMS, "model.layers: {choice: [1, 0], when: {model.name: decoder}}")
+    assert find_problems(ARMS, "model.layers: {choice: [1, 2], when: {model.name: decoder}}") == []
+    [only] = find_problems(ARMS, "model.layers: {choice: [1, 0], when: {model.name: decoder}}")
     assert only.startswith("a.yaml:18: space.model.layers.choice[1]: 0 is out of bounds")
 
 
-def test_a_condition_may_lie_further_off(said: Said) -> None:
+def test_a_condition_may_lie_further_off(find_problems: FindProblems) -> None:
     size = "training.batch_size: {choice: [8, 16], when: {model.name: decoder}}"
     layers = "model.layers: {choice: [1, 2], when: {training.batch_size: 16}}"
-    assert said(ARMS, size, layers) == []  # 16 is drawn for the encoder alone
-    [only] = said(ARMS, size.replace("[8, 16]", "[4, 16]"), layers.replace("16}", "[16, 8]}"))
+    assert find_problems(ARMS, size, layers) == []  # 16 is drawn for the encoder alone
+    [only] = find_problems(ARMS, size.replace("[8, 16]", "[4, 16]"), layers.replace("16}", "[16, 8]}"))
     assert "space.model.layers: unknown key (with model.name: 'attention_only')" in only  # 8 is fixed for the other
 
 
-def test_a_fixed_key_that_one_class_lacks_is_said_with_its_name(said: Said) -> None:
-    [only] = said(ARMS, change=("width: 8", "width: 8\n  value_width: 8"))
+def test_a_fixed_key_that_one_class_lacks_is_said_with_its_name(find_problems: FindProblems) -> None:
+    [only] = find_problems(ARMS, change=("width: 8", "width: 8\n  value_width: 8"))
     assert only.startswith("a.yaml:7: model.value_width: unknown key") and "decoder" in only
     assert "{name: ..., value_width: ...}" in only
 
 
-def test_a_nested_class_is_found_through_its_name(said: Said) -> None:
+def test_a_nested_class_is_found_through_its_name(find_problems: FindProblems) -> None:
     decoder = ("name: attention_only", "name: decoder\n  layers: 1\n  heads: 2")
     position = ["model.position.name: {choice: [t5, fire]}"]
     hidden = "model.position.hidden: {int_uniform: [0, 4]%s}"
-    [only] = said(*position, hidden % ", when: {model.position.name: fire}", change=decoder)
+    [only] = find_problems(*position, hidden % ", when: {model.position.name: fire}", change=decoder)
     assert only.startswith("a.yaml:20: space.model.position.hidden.int_uniform[0]: is out of bounds; given 0")
-    found = said(*position, hidden % "", change=decoder)
-    assert [line.split("; ")[0] for line in found] == [
+    problems = find_problems(*position, hidden % "", change=decoder)
+    assert [line.split("; ")[0] for line in problems] == [
         "a.yaml:20: space.model.position.hidden: unknown key (with model.position.name: 't5')",
         "a.yaml:20: space.model.position.hidden.int_uniform[0]: is out of bounds (with model.position.name: 'fire')",
     ]
 
 
-def test_whole_positions_in_a_grid_are_looked_into(said: Said) -> None:
+def test_whole_positions_in_a_grid_are_looked_into(find_problems: FindProblems) -> None:
     decoder = ("name: attention_only", "name: decoder\n  layers: 1\n  heads: 2")
-    found = said(
+    problems = find_problems(
         "model.position: {choice: [nope, rpee, {name: fire, threshold: -1}, {name: fire, hiden: 3}]}", change=decoder
     )
-    assert found == [
+    assert problems == [
         "a.yaml:19: space.model.position.choice[1]: no position is called 'rpee'; allowed: "
         f"{', '.join(registry.list_names('position'))}; did you mean rpe?",
         "a.yaml:19: space.model.position.choice[2].threshold: -1 is out of bounds; allowed: a number > 0",
@@ -278,20 +291,20 @@ LISTED = (
 )
 
 
-def test_every_listed_configuration_is_looked_at_in_its_own_line(said: Said) -> None:
+def test_every_listed_configuration_is_looked_at_in_its_own_line(find_problems: FindProblems) -> None:
     places = [
         "19: search.listed[1].model.widht",
         "19: search.listed[1].model.dropout",
         "21: search.listed[2].model.norm",
     ]
-    for line, place, nearest in zip(said(change=LISTED), places, ["width?", "", "post?"], strict=True):
-        assert line.startswith(f"a.yaml:{place}: ") and line.endswith(nearest)
+    for line, location, nearest in zip(find_problems(change=LISTED), places, ["width?", "", "post?"], strict=True):
+        assert line.startswith(f"a.yaml:{location}: ") and line.endswith(nearest)
 
 
-def test_a_fixed_value_that_every_listed_configuration_gives_may_be_anything(said: Said) -> None:
+def test_a_fixed_value_that_every_listed_configuration_gives_may_be_anything(find_problems: FindProblems) -> None:
     """A confirmation of an older sweep has such a value, and nobody can mend it there."""
     listed = (LISTED[0] + "", "{sampler: listed, listed: [{model.width: 4}, {model.width: 8}]}\n")
-    assert said(change=listed) == []
+    assert find_problems(change=listed) == []
     text = FILE.replace("width: 8", "width: -8").replace(*listed)
     spec = parse_sweep(text, "a.yaml")
     assert len(build_configurations(spec, enumerate(spec.search.listed or ()))) == 2
@@ -318,12 +331,12 @@ def test_a_space_of_many_points_is_looked_through_key_by_key(tmp_path: Path) -> 
     assert [problem.key for problem in caught.value.problems] == ["space.training.batch_size.grid[399]"]
 
 
-def test_a_class_given_by_its_name_lacks_its_field_not_itself(said: Said) -> None:
-    assert said("training.averages.ema: {choice: [ema, bema]}") == [
+def test_a_class_given_by_its_name_lacks_its_field_not_itself(find_problems: FindProblems) -> None:
+    assert find_problems("training.averages.ema: {choice: [ema, bema]}") == [
         "a.yaml:17: space.training.averages.ema.choice[0].decay: is required; allowed: a number >= 0 and <= 1"
     ]
 
 
-def test_averages_are_named_by_their_kind(said: Said) -> None:
-    (line,) = said("training.averages.ema.kind: {choice: [ema, bema]}")
+def test_averages_are_named_by_their_kind(find_problems: FindProblems) -> None:
+    (line,) = find_problems("training.averages.ema.kind: {choice: [ema, bema]}")
     assert "space: {training.averages.ema: {grid: [{kind: ..., decay: ...}, {kind: ...}]}}" in line

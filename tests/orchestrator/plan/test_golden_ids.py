@@ -24,7 +24,7 @@ def names_of(file: Path) -> list[list[str]]:
     spec = load_sweep(file)
     draws = draw_sample(spec, FIRST)[:FIRST]
     configurations = make_configurations(spec, [(draw.number, draw.values) for draw in draws])
-    return [[one.config_id, one.build_member(0).structural_key] for one in configurations]
+    return [[configuration.config_id, configuration.build_member(0).structural_key] for configuration in configurations]
 
 
 @pytest.mark.parametrize("name", IDS)

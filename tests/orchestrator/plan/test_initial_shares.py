@@ -36,8 +36,8 @@ def sweep(tmp_path):
 
 def shares(sentences) -> list[float]:
     """The share in percent of every sentence about an average."""
-    found = (re.search(r"([\d.]+) % of the average ema", sentence) for sentence in sentences)
-    return [float(one[1]) for one in found if one]
+    matches = (re.search(r"([\d.]+) % of the average ema", sentence) for sentence in sentences)
+    return [float(match[1]) for match in matches if match]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_validate_plan_and_run_name_the_largest_share(overrides, expected, sweep
         (100 * share for fields in recorded for share, _ in fields.get("start_shares", {}).values()), default=None
     )
     assert largest == (None if expected is None else pytest.approx(expected, rel=1e-2))
-    assert all(one.startswith((f"{tmp_path / 'averaged.yaml'}:9: ", "--set ")) for one in warnings)
+    assert all(warning.startswith((f"{tmp_path / 'averaged.yaml'}:9: ", "--set ")) for warning in warnings)
 
 
 def test_a_decay_of_one_is_refused_where_it_is_given_and_where_it_is_drawn(sweep) -> None:

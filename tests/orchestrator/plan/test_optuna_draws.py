@@ -84,10 +84,10 @@ def score(values: dict) -> float:
 
 @pytest.mark.parametrize("sampler", ["random", "qmc", "tpe"])
 def test_the_same_spec_draws_the_same_values(spec, sampler):
-    one = spec(SPACE, f"search.sampler={sampler}", "search.generation=4")
-    assert every_draw(one) == every_draw(one)
+    parsed = spec(SPACE, f"search.sampler={sampler}", "search.generation=4")
+    assert every_draw(parsed) == every_draw(parsed)
     other = spec(SPACE, f"search.sampler={sampler}", "search.generation=4", "search.seed=1")
-    assert every_draw(one) != every_draw(other)
+    assert every_draw(parsed) != every_draw(other)
 
 
 @pytest.mark.parametrize("sampler", ["random", "qmc", "tpe"])
@@ -152,9 +152,9 @@ space:
 
 @pytest.mark.parametrize("sampler", ["random", "qmc"])
 def test_a_part_of_the_draws_is_that_part_of_all_of_them(spec, sampler):
-    one = spec(SPACE, f"search.sampler={sampler}")
-    whole = optuna_draws.draw_configurations(one, range(12))
-    assert optuna_draws.draw_configurations(one, range(5, 9)) == whole[5:9]
+    parsed = spec(SPACE, f"search.sampler={sampler}")
+    whole = optuna_draws.draw_configurations(parsed, range(12))
+    assert optuna_draws.draw_configurations(parsed, range(5, 9)) == whole[5:9]
 
 
 def test_bounds_of_a_decay_stay_what_was_written():
@@ -165,8 +165,8 @@ def test_bounds_of_a_decay_stay_what_was_written():
 def test_arms_of_a_grid_share_their_draws(spec):
     grid = "space:\n  model.norm: {grid: [none, pre]}\n  training.learning_rate: {log_uniform: [1.0e-4, 0.1]}\n"
     values = every_draw(spec(grid, "search.configurations=3"))
-    assert [one["model.norm"] for one in values] == ["none", "pre"] * 3
-    rates = [one["training.learning_rate"] for one in values]
+    assert [draw["model.norm"] for draw in values] == ["none", "pre"] * 3
+    rates = [draw["training.learning_rate"] for draw in values]
     assert rates[0::2] == rates[1::2] and len(set(rates)) == 3
 
 
@@ -178,23 +178,23 @@ space:
   training.learning_rate: {log_uniform: [1.0e-4, 0.1]}
 """
     values = every_draw(spec(space, "search.configurations=4"))
-    assert ["training.clip" in one for one in values] == [False, True] * 4
-    rates = [one["training.learning_rate"] for one in values]
+    assert ["training.clip" in draw for draw in values] == [False, True] * 4
+    rates = [draw["training.learning_rate"] for draw in values]
     assert rates[0::2] == rates[1::2]
 
 
 def test_only_grids_are_one_draw(spec):
     space = "space:\n  model.norm: {grid: [none, pre]}\n  model.width: {grid: [8, 16, 32]}\n"
-    one = spec(space, search="{sampler: grid}")
-    assert optuna_draws.count_configurations(one) == 6
-    assert [tuple(values.values()) for values in every_draw(one)] == [
+    parsed = spec(space, search="{sampler: grid}")
+    assert optuna_draws.count_configurations(parsed) == 6
+    assert [tuple(values.values()) for values in every_draw(parsed)] == [
         (norm, width) for norm in ("none", "pre") for width in (8, 16, 32)
     ]
 
 
 def test_no_space_is_one_configuration(spec):
-    one = spec("", search="{}")
-    assert optuna_draws.count_configurations(one) == 1 and every_draw(one) == [{}]
+    parsed = spec("", search="{}")
+    assert optuna_draws.count_configurations(parsed) == 1 and every_draw(parsed) == [{}]
 
 
 def test_tpe_draws_a_condition_only_where_it_holds(spec):
@@ -205,8 +205,8 @@ space:
   training.learning_rate: {log_uniform: [1.0e-4, 0.1]}
 """
     values = every_draw(spec(space, "search.sampler=tpe", "search.configurations=24"))
-    assert {one["model.norm"] for one in values} == {"none", "pre"}
-    assert all(("training.clip" in one) == (one["model.norm"] == "pre") for one in values)
+    assert {draw["model.norm"] for draw in values} == {"none", "pre"}
+    assert all(("training.clip" in draw) == (draw["model.norm"] == "pre") for draw in values)
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(list(range(12))))

@@ -58,16 +58,18 @@ def values(dropout: float = 0.1, batch: int = 8) -> dict:
 
 
 def test_values_reach_the_configuration(spec):
-    (one,) = make_configurations(spec(), [(0, values(0.25, 16))])
-    assert one.resolved["model"]["dropout"] == 0.25 and one.resolved["training"]["batch_size"] == 16
-    assert one.resolved["training"]["averages"]["ema"]["decay"] == 0.9
-    assert one.build_member(7).seed == 7 and one.build_member(7).config_id == one.config_id
+    (configuration,) = make_configurations(spec(), [(0, values(0.25, 16))])
+    assert configuration.resolved["model"]["dropout"] == 0.25 and configuration.resolved["training"]["batch_size"] == 16
+    assert configuration.resolved["training"]["averages"]["ema"]["decay"] == 0.9
+    assert (
+        configuration.build_member(7).seed == 7 and configuration.build_member(7).config_id == configuration.config_id
+    )
 
 
 def test_nested_keys_are_made_where_the_file_has_none(spec):
-    one = spec(("{raw: {}, ema: {decay: 0.9}}", "{raw: {}}"), ("model.dropout:", "training.averages.ema.decay:"))
-    (found,) = make_configurations(one, [(0, {"training.averages.ema.decay": 0.5})])
-    assert found.resolved["training"]["averages"]["ema"]["decay"] == 0.5
+    nested = spec(("{raw: {}, ema: {decay: 0.9}}", "{raw: {}}"), ("model.dropout:", "training.averages.ema.decay:"))
+    (configuration,) = make_configurations(nested, [(0, {"training.averages.ema.decay": 0.5})])
+    assert configuration.resolved["training"]["averages"]["ema"]["decay"] == 0.5
 
 
 def test_the_same_values_twice_are_one_configuration(spec):
@@ -142,33 +144,33 @@ def test_the_best_of_one_evaluation_is_refused(spec, every, given):
 
 
 def test_scoring_at_trained_lengths_is_warned_about(spec):
-    one = spec(("lengths: [4]", "lengths: [3, 4]"), ("direction: minimize", "direction: maximize"))
-    (configuration,) = make_configurations(one, [(0, values())])
-    found = list_warnings(one, [configuration.build_member(0)])
-    assert len(found) == 2 and "planned.yaml:21" in found[0] and "trained lengths (3)" in found[0]
-    assert "total_variation is better when it is minimized" in found[1]
+    scored = spec(("lengths: [4]", "lengths: [3, 4]"), ("direction: minimize", "direction: maximize"))
+    (configuration,) = make_configurations(scored, [(0, values())])
+    warnings = list_warnings(scored, [configuration.build_member(0)])
+    assert len(warnings) == 2 and "planned.yaml:21" in warnings[0] and "trained lengths (3)" in warnings[0]
+    assert "total_variation is better when it is minimized" in warnings[1]
 
 
 def test_a_model_whose_members_are_trained_one_after_another_is_warned_about(spec, monkeypatch):
-    one = spec()
-    (configuration,) = make_configurations(one, [(0, values())])
+    parsed = spec()
+    (configuration,) = make_configurations(parsed, [(0, values())])
     members = [configuration.build_member(0), configuration.build_member(1)]
     monkeypatch.setattr(type(members[0].model), "explain_loop", lambda self, task: "no vmap rule for aten::gru")
-    (found,) = list_warnings(one, members)
-    assert "attention_only: no vmap rule for aten::gru: members of a pack are trained one after another" in found
+    (warning,) = list_warnings(parsed, members)
+    assert "attention_only: no vmap rule for aten::gru: members of a pack are trained one after another" in warning
 
 
 def test_a_setting_of_adamw_that_no_optimizer_uses_is_warned_about(spec):
-    def found(*optimizers):
+    def warnings_of(*optimizers):
         (configuration,) = make_configurations(spec(), [(0, values())])
         plain = configuration.build_member(0)
         built = [registry.build("optimizer", {"name": name}) for name in optimizers]
         training = [replace(plain.training, betas=(0.8, 0.9), optimizer=optimizer) for optimizer in built]
         return list_warnings(spec(), [replace(plain, training=each) for each in training])
 
-    (warning,) = found("lion", "sgd")
+    (warning,) = warnings_of("lion", "sgd")
     assert "training.betas" in warning and "no effect" in warning
-    assert found("adamw") == found("lion", "muon") == []
+    assert warnings_of("adamw") == warnings_of("lion", "muon") == []
 
 
 def test_r_drop_is_warned_about_if_no_member_has_dropout(spec):
@@ -220,8 +222,10 @@ def packs_of(spec, drawn, *, workers=2, largest=64, per_step=0.0, balances=True,
 def test_a_pack_has_one_structure_and_every_member_is_in_one(spec):
     packs, configurations = packs_of(spec(), [values(0.1), values(0.2, 16), values(0.3), values(0.4, 16)])
     members = [member for pack in packs for member in pack.members]
-    assert sorted(members) == sorted((one.config_id, seed) for one in configurations for seed in (0, 1, 2))
-    keys = {one.config_id: one.build_member(0).structural_key for one in configurations}
+    assert sorted(members) == sorted(
+        (configuration.config_id, seed) for configuration in configurations for seed in (0, 1, 2)
+    )
+    keys = {configuration.config_id: configuration.build_member(0).structural_key for configuration in configurations}
     assert all({keys[config_id] for config_id, _ in pack.members} == {pack.structural_key} for pack in packs)
     assert len({pack.pack_id for pack in packs}) == len(packs)
 
@@ -263,13 +267,13 @@ def test_splitting_never_ends_later_and_loses_nothing(groups, workers):
     def work(key, members):
         return 3.0 + groups[int(key)][1] * members
 
-    found = balance_sizes(whole, largest, work, workers)
-    assert {key: sum(sizes) for key, sizes in found.items()} == {key: sizes[0] for key, sizes in whole.items()}
+    balanced = balance_sizes(whole, largest, work, workers)
+    assert {key: sum(sizes) for key, sizes in balanced.items()} == {key: sizes[0] for key, sizes in whole.items()}
     before, after = (
-        compute_makespan([work(key, size) for key, run in one.items() for size in run], workers)
-        for one in (whole, found)
+        compute_makespan([work(key, size) for key, run in sizes_by_key.items() for size in run], workers)
+        for sizes_by_key in (whole, balanced)
     )
-    assert after <= before and all(size for sizes in found.values() for size in sizes)
+    assert after <= before and all(size for sizes in balanced.values() for size in sizes)
 
 
 def test_it_is_not_cut_where_a_step_costs_the_same_for_few_members(spec):
@@ -324,12 +328,12 @@ def test_a_cut_does_not_move_where_its_neighbour_would_not_fit():
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=12), st.integers(1, 5))
 def test_makespan_lies_between_its_bounds(costs, workers):
-    found = compute_makespan(costs, workers)
-    assert found >= max(max(costs), sum(costs) / workers) - 1e-9
-    assert found <= sum(costs) / workers + max(costs) + 1e-9
+    makespan = compute_makespan(costs, workers)
+    assert makespan >= max(max(costs), sum(costs) / workers) - 1e-9
+    assert makespan <= sum(costs) / workers + max(costs) + 1e-9
 
 
 def test_a_pack_is_named_by_its_members():
-    one = PlannedPack.from_members("key", [("a", 0), ("a", 1)], 10)
-    assert one == PlannedPack.from_members("key", [("a", 0), ("a", 1)], 10)
-    assert one.pack_id != PlannedPack.from_members("key", [("a", 0), ("a", 2)], 10).pack_id
+    pack = PlannedPack.from_members("key", [("a", 0), ("a", 1)], 10)
+    assert pack == PlannedPack.from_members("key", [("a", 0), ("a", 1)], 10)
+    assert pack.pack_id != PlannedPack.from_members("key", [("a", 0), ("a", 2)], 10).pack_id

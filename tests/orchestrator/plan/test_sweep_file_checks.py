@@ -58,7 +58,7 @@ def refused(tmp_path: Path) -> Refused:
         (tmp_path / "whole.yaml").write_text(text)
         with pytest.raises(SweepFileError) as caught:
             spec = load_checked(tmp_path / "whole.yaml")
-            build_configurations(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
+            build_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
         return caught.value
 
     return check
@@ -243,7 +243,7 @@ def test_any_value_anywhere_is_a_refusal_or_a_sweep(tmp_path: Path, changes: lis
     overrides = [f"{key}={dump_yaml({'x': value}).removeprefix('x:').strip()}" for key, value in changes]
     try:
         spec = load_checked(tmp_path / "sweep.yaml", overrides)
-        build_configurations(spec, [(one.number, one.values) for one in draw_sample(spec, 3)])
+        build_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 3)])
     except SweepFileError as error:
         assert error.problems and len(str(error).splitlines()) == len(error.problems)
         try:
@@ -257,7 +257,7 @@ pairs = st.lists(numbers, min_size=2, max_size=2, unique=True).map(sorted)
 drawable = st.one_of(
     pairs.map(lambda pair: {"uniform": pair}),
     pairs.map(lambda pair: {"normal": [pair[0], 0.2], "high": pair[1]}),
-    st.tuples(st.integers(-2, 3), st.integers(1, 4)).map(lambda one: {"int_uniform": [one[0], one[0] + one[1]]}),
+    st.tuples(st.integers(-2, 3), st.integers(1, 4)).map(lambda pair: {"int_uniform": [pair[0], pair[0] + pair[1]]}),
     st.lists(st.sampled_from([0, 1, 2, 0.5, -1, "pre", "post", None]), min_size=1, max_size=3, unique_by=repr).map(
         lambda values: {"choice": values}
     ),
@@ -285,7 +285,7 @@ def test_what_is_let_pass_is_built_whatever_is_drawn(space: dict[str, Any]) -> N
         spec = parse_sweep(text.replace("configurations: 4", "configurations: 30") + dump_yaml({"space": domains}), "a")
     except SweepFileError:
         return  # equal numbers in a choice
-    draws = [(one.number, one.values) for one in draw_sample(spec, 30)]
+    draws = [(draw.number, draw.values) for draw in draw_sample(spec, 30)]
     try:
         make_configurations(spec, draws)
         drawn_well = True
@@ -314,15 +314,15 @@ def test_a_usual_abbreviation_has_the_key_it_means():
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("space.model.width={choice: [8, 16], when: {model.width: 8}}", "cycle: model.width -> model.width"),
         ("space.evaluation={grid: [null, {samples: 5}]}", r"space.evaluation.grid\[0\]: None is not a mapping"),
         ("space={training: {grid: [fast]}}", r"space.training.grid\[0\]: 'fast' is not a mapping"),
     ],
 )
-def test_a_circle_and_a_section_that_is_no_mapping_are_refused_in_words(override: str, said: str) -> None:
-    with pytest.raises(SweepFileError, match=said):
+def test_a_circle_and_a_section_that_is_no_mapping_are_refused_in_words(override: str, message: str) -> None:
+    with pytest.raises(SweepFileError, match=message):
         summarize_sample(load_checked(SHIPPED, [override]))
 
 

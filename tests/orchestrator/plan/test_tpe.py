@@ -38,29 +38,29 @@ def planted(values: dict) -> float:
 
 def drawn(spec: SweepSpec, score=planted) -> list[dict]:
     """The values of every configuration; `score` is of values and number, or of values alone."""
-    told: list[optuna_draws.EarlierResult] = []
+    results: list[optuna_draws.EarlierResult] = []
     for numbers in optuna_draws.list_generations(spec):
-        told += [
+        results += [
             optuna_draws.EarlierResult(values=d.values, score=score(d.values))
-            for d in optuna_draws.draw_configurations(spec, numbers, told)
+            for d in optuna_draws.draw_configurations(spec, numbers, results)
         ]
-    return [dict(one.values) for one in told]
+    return [dict(result.values) for result in results]
 
 
 def test_opposite_scores_give_different_second_generations() -> None:
-    one = tpe()
-    up, down = drawn(one), drawn(one, lambda values: -planted(values))
+    spec = tpe()
+    up, down = drawn(spec), drawn(spec, lambda values: -planted(values))
     assert up[:8] == down[:8], "nothing is known yet"
     assert all(a != b for a, b in zip(up[8:], down[8:], strict=True))
 
 
 def test_startup_says_from_when_on_results_count() -> None:
     for startup, first in ((1, 4), (4, 4), (5, 8), (12, 12), (100, 16)):
-        one = tpe("search.generation=4", f"search.startup={startup}")
-        up, down = drawn(one), drawn(one, lambda values: -planted(values))
+        spec = tpe("search.generation=4", f"search.startup={startup}")
+        up, down = drawn(spec), drawn(spec, lambda values: -planted(values))
         same = [a == b for a, b in zip(up, down, strict=True)]
         assert same == [True] * first + [False] * (16 - first)
-        assert one.search.count_informed(16) == 16 - first
+        assert spec.search.count_informed(16) == 16 - first
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_tpe_beats_random_search_on_a_planted_function(budget: tuple[str, ...]) 
     """Twenty repetitions of four generations: the median of the second half, paired by the seed of the search."""
 
     def late(sampler: str, seed: int) -> float:
-        found = drawn(tpe(*budget, f"search.sampler={sampler}", f"search.seed={seed}"))
-        return float(np.median([planted(values) for values in found[len(found) // 2 :]]))
+        draws = drawn(tpe(*budget, f"search.sampler={sampler}", f"search.seed={seed}"))
+        return float(np.median([planted(values) for values in draws[len(draws) // 2 :]]))
 
     differences = [late("tpe", seed) - late("random", seed) for seed in range(20)]
     assert stats.wilcoxon(differences, alternative="less").pvalue < 0.01
@@ -94,45 +94,45 @@ def test_where_configurations_fail_or_are_infinitely_bad_it_does_not_go_on(direc
 
     later, at_random = [], []
     for seed in range(10):
-        one = tpe(f"objective.direction={direction}", f"search.seed={seed}", "search.configurations=24")
-        found = [values["training.learning_rate"] > 1e-3 for values in drawn(one, score)]
-        at_random += found[:8]
-        later += found[8:]
+        spec = tpe(f"objective.direction={direction}", f"search.seed={seed}", "search.configurations=24")
+        high_rates = [values["training.learning_rate"] > 1e-3 for values in drawn(spec, score)]
+        at_random += high_rates[:8]
+        later += high_rates[8:]
     assert np.mean(later) < 0.75 * np.mean(at_random)
 
 
 def test_a_failed_configuration_is_told_as_the_worst_there_is() -> None:
-    one, first = tpe(), optuna_draws.draw_configurations(tpe(), range(8))
+    spec, first = tpe(), optuna_draws.draw_configurations(tpe(), range(8))
     scores = [3.0, None, 1.0, 5.0, None, 2.0, 4.0, 6.0]
 
     def second(spec: SweepSpec, worst: float | None) -> list[optuna_draws.Draw]:
         filled = [worst if score is None else score for score in scores]
-        told = [
+        results = [
             optuna_draws.EarlierResult(values=d.values, score=score) for d, score in zip(first, filled, strict=True)
         ]
-        return optuna_draws.draw_configurations(spec, range(8, 16), told)
+        return optuna_draws.draw_configurations(spec, range(8, 16), results)
 
-    assert second(one, None) == second(one, math.inf) == second(one, 1e9)
+    assert second(spec, None) == second(spec, math.inf) == second(spec, 1e9)
     silent = tpe("search.failed_configurations=ignored", "search.startup=6")
     assert second(silent, None) != second(silent, math.inf)
 
 
 def test_a_failed_configuration_that_is_not_told_is_no_result() -> None:
-    one = tpe("search.generation=4", "search.failed_configurations=ignored")
-    assert one.search.count_informed(16) == 12
-    assert one.search.count_informed(16, failed=[1, 9]) == 8
+    spec = tpe("search.generation=4", "search.failed_configurations=ignored")
+    assert spec.search.count_informed(16) == 12
+    assert spec.search.count_informed(16, failed=[1, 9]) == 8
     assert tpe("search.generation=4").search.count_informed(16, failed=[1, 9]) == 12
 
 
 def test_a_recorded_sweep_draws_as_it_did() -> None:
     spec = parse_recorded(GOLDEN["recorded"], "events.jsonl")
-    told: list[optuna_draws.EarlierResult] = []
+    results: list[optuna_draws.EarlierResult] = []
     for numbers in optuna_draws.list_generations(spec):
-        for one in optuna_draws.draw_configurations(spec, numbers, told):
-            score = abs(np.log10(one.values["training.learning_rate"]) + 2.0)
-            lost = None if one.number % 5 == 3 else math.inf if one.number == 6 else float(score)
-            told.append(optuna_draws.EarlierResult(values=one.values, score=lost))
-    assert [one.values for one in told] == GOLDEN["draws"]
+        for draw in optuna_draws.draw_configurations(spec, numbers, results):
+            score = abs(np.log10(draw.values["training.learning_rate"]) + 2.0)
+            lost = None if draw.number % 5 == 3 else math.inf if draw.number == 6 else float(score)
+            results.append(optuna_draws.EarlierResult(values=draw.values, score=lost))
+    assert [result.values for result in results] == GOLDEN["draws"]
     assert (spec.search.startup, spec.search.failed_configurations) == (10, "ignored")
 
 
@@ -155,8 +155,8 @@ def test_a_budget_that_is_used_up_before_anything_is_known_is_said() -> None:
 def test_keys_that_a_sampler_does_not_read_are_noted_and_change_no_hash() -> None:
     keys = {"generation": "4", "startup": "10", "failed_configurations": "ignored"}
     given = [f"search.{key}={value}" for key, value in keys.items()]
-    one = tpe("search.sampler=random", *given)
-    assert one.notes == tuple(
+    spec = tpe("search.sampler=random", *given)
+    assert spec.notes == tuple(
         f"--set {text}: search.{key}: only tpe reads it, not sampler random"
         for text, key in zip(given, keys, strict=True)
     )

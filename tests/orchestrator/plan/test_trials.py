@@ -78,7 +78,7 @@ tracking: {enabled: false}
 
 
 @pytest.fixture
-def own(tmp_path: Path, own_code_forgotten: None) -> Callable[..., Path]:
+def write_sweep(tmp_path: Path, own_code_forgotten: None) -> Callable[..., Path]:
     """The sweep file, with each pair (text, instead) replaced in the module beside it."""
 
     def write(*changes: tuple[str, str]) -> Path:
@@ -94,16 +94,16 @@ def own(tmp_path: Path, own_code_forgotten: None) -> Callable[..., Path]:
 
 
 @pytest.mark.parametrize("style", ['Literal["plain", "hints"]', "Style"])
-def test_a_field_with_a_fixed_set_of_values_is_searched_by_choice(own, style) -> None:
+def test_a_field_with_a_fixed_set_of_values_is_searched_by_choice(write_sweep, style) -> None:
     """As Literal and as an enum; another value is refused at its line, with the nearest one."""
     imports = "import enum\nfrom typing import Literal\n\nimport torch\n"
     enum = 'Style = enum.StrEnum("Style", ["PLAIN", "HINTS"])\n\n\n@register("task"'
     field = f'    style: {style} = setting("plain")\n    longest: int'
-    path = own(("import torch\n", imports), ('@register("task"', enum), ("    longest: int", field))
+    path = write_sweep(("import torch\n", imports), ('@register("task"', enum), ("    longest: int", field))
     path.write_text(SWEEP.replace("space: {", "space: {task.style: {choice: [plain, hints]}, "))
     drawn = build_sample_configurations(load_checked(path, ["search.configurations=9"]))
-    assert {one.resolved["task"]["style"] for one in drawn} == {"plain", "hints"}
-    assert {one.build_member(0).task.style for one in drawn} == {"plain", "hints"}
+    assert {configuration.resolved["task"]["style"] for configuration in drawn} == {"plain", "hints"}
+    assert {configuration.build_member(0).task.style for configuration in drawn} == {"plain", "hints"}
     (wrong,) = _problems(path, SWEEP.replace("{name: own_echo}", "{name: own_echo, style: hint}"))
     assert (wrong.key, wrong.given, wrong.allowed, wrong.nearest) == ("task.style", "hint", "plain, hints", "hints")
     assert wrong.where == f"{path}:5"
@@ -144,8 +144,8 @@ class Mean(Loss):
 
 
 @pytest.mark.parametrize("kind", MIXING)
-def test_a_faulty_optimizer_or_loss_is_named(own, kind) -> None:
-    path = own()
+def test_a_faulty_optimizer_or_loss_is_named(write_sweep, kind) -> None:
+    path = write_sweep()
     (path.parent / "own_echo.py").write_text(TASK + POSITION + MIXING[kind])
     path.write_text(SWEEP.replace("compile: false", f"compile: false, {kind}: own_mean"))
     with pytest.raises(SweepFileError) as caught:
@@ -155,7 +155,7 @@ def test_a_faulty_optimizer_or_loss_is_named(own, kind) -> None:
 
 
 @pytest.mark.slow
-def test_a_faulty_metric_is_named_and_a_name_that_nobody_registered(own) -> None:
+def test_a_faulty_metric_is_named_and_a_name_that_nobody_registered(write_sweep) -> None:
     metric = """
 from trainers.metrics.metric import Metric
 
@@ -167,7 +167,7 @@ class Margin(Metric):
     def score_rows(self, seen):
         return seen.logits.mean(dim=7)
 """
-    path = own()
+    path = write_sweep()
     code = path.with_name("own_echo.py")
     code.write_text(code.read_text() + metric)
     path.write_text(SWEEP.replace("samples: 4", "samples: 4, metrics: {own_margin: {}}"))
@@ -182,24 +182,24 @@ class Margin(Metric):
     assert (wrong.nearest, wrong.where) == ("own_margin", f"{path}:11")
 
 
-def test_code_that_works_is_good(own) -> None:
-    assert summarize_sample(load_checked(own())).configuration_count == 1
+def test_code_that_works_is_good(write_sweep) -> None:
+    assert summarize_sample(load_checked(write_sweep())).configuration_count == 1
 
 
-def test_own_code_is_tried_on_one_thread(own, monkeypatch) -> None:
+def test_own_code_is_tried_on_one_thread(write_sweep, monkeypatch) -> None:
     """On a busy machine small products would wait for a second one, forty times as long as they take."""
     monkeypatch.setenv("SEEN", "")
     count = "import os; os.environ['SEEN'] += f' {torch.get_num_threads()}'; picked = "
     torch.set_num_threads(2)
     try:
-        summarize_sample(load_checked(own(("picked = ", count))))
+        summarize_sample(load_checked(write_sweep(("picked = ", count))))
         assert set(os.environ["SEEN"].split()) == {"1"} and torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             "return -picked.sum(dim=(1, 2)), torch.full_like(picked[:, 0, 0], picked[0].numel())",
@@ -226,18 +226,18 @@ def test_own_code_is_tried_on_one_thread(own, monkeypatch) -> None:
     ],
     ids=["loss", "metric", "tokens", "bias", "base exception", "argument"],
 )
-def test_what_fails_is_said_before_a_folder_is_there(own, tmp_path, old, new, said) -> None:
-    spec = load_checked(own((old, new)))
-    with pytest.raises(SweepFileError, match=said):
+def test_what_fails_is_said_before_a_folder_is_there(write_sweep, tmp_path, old, new, message) -> None:
+    spec = load_checked(write_sweep((old, new)))
+    with pytest.raises(SweepFileError, match=message):
         run_sweep(spec, tmp_path / "sweeps", make_console())
     assert not (tmp_path / "sweeps").exists()
 
 
-def test_what_takes_long_is_a_note_at_its_line_and_no_refusal(own, monkeypatch, capsys) -> None:
+def test_what_takes_long_is_a_note_at_its_line_and_no_refusal(write_sweep, monkeypatch, capsys) -> None:
     code = "while True: pass; picked = "
     monkeypatch.setattr(trials, "MAX_SECONDS", 0.3)
     monkeypatch.setattr(time_limit, "NOTICE_SECONDS", 0.1)  # and how soon it rings again
-    path = own(("picked = ", code))
+    path = write_sweep(("picked = ", code))
     assert summarize_sample(load_checked(path)).configuration_count == 1
     (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     line = next(n for n, text in enumerate((path.parent / "own_echo.py").read_text().splitlines(), 1) if code in text)
@@ -256,16 +256,16 @@ def test_a_busy_machine_does_not_count(monkeypatch) -> None:
             time.sleep(0.02)
 
 
-def test_the_lengths_of_the_file_are_tried_alone(own) -> None:
-    path = own(("yield EvaluationBatch", "assert 4 not in lengths, 'tried'; yield EvaluationBatch"))
+def test_the_lengths_of_the_file_are_tried_alone(write_sweep) -> None:
+    path = write_sweep(("yield EvaluationBatch", "assert 4 not in lengths, 'tried'; yield EvaluationBatch"))
     with pytest.raises(SweepFileError, match="raises AssertionError: tried"):
         summarize_sample(load_checked(path))
     assert summarize_sample(load_checked(path, ["evaluation.lengths=[1, 2, 3]"])).configuration_count == 1
 
 
-def test_it_is_the_settings_of_the_sweep_that_are_tried(own, tmp_path) -> None:
+def test_it_is_the_settings_of_the_sweep_that_are_tried(write_sweep, tmp_path) -> None:
     """By default the trained lengths are among those evaluated; with this setting they are not."""
-    path = own()
+    path = write_sweep()
     path.write_text(SWEEP.replace("{name: own_echo}", "{name: own_echo, longest: 1}").replace("[3]", "[1]"))
     with pytest.raises(SweepFileError, match=r"task own_echo: trained_lengths: \[2\]"):
         summarize_sample(load_checked(path))

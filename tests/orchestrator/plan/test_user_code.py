@@ -105,7 +105,7 @@ def test_other_content_under_the_same_name_is_refused(written, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("import own_missing\n", r"ModuleNotFoundError: No module named 'own_missing' \(.*own_bad.py:1\)"),
         ("x = 1\n1 / 0\n", r"ZeroDivisionError: division by zero \(.*own_bad.py:2\)"),
@@ -116,12 +116,12 @@ def test_other_content_under_the_same_name_is_refused(written, tmp_path: Path) -
         (AVERAGE.format(name="ema"), r"ValueError: average 'ema' is registered twice"),
     ],
 )
-def test_a_module_that_fails_is_named_with_its_line_and_leaves_nothing(written, text: str, said: str) -> None:
+def test_a_module_that_fails_is_named_with_its_line_and_leaves_nothing(written, text: str, message: str) -> None:
     folder = written(own_bad=AVERAGE.format(name="half_way") + text)
     if text.startswith("def"):
         folder = written(own_bad=text)
     source = find_module("own_bad", [folder])
-    with pytest.raises(UserCodeError, match=said.replace("py:1", r"py:\d+").replace("py:2", r"py:\d+")):
+    with pytest.raises(UserCodeError, match=message.replace("py:1", r"py:\d+").replace("py:2", r"py:\d+")):
         load_module(source)
     assert "half_way" not in registry.list_names("average") and "own_bad" not in sys.modules
     written(own_bad=AVERAGE.format(name="half_way"))

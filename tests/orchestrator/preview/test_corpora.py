@@ -53,14 +53,14 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_data_set_becomes_a_text_in_the_tokens_of_its_tokenizer(spec, hub, tmp_path: Path) -> None:
     from tokenizers import Tokenizer
 
-    (said,) = fetch_corpora(spec)
+    (line,) = fetch_corpora(spec)
     corpus, tokenizer = open_corpus("small"), Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    assert corpus.path == tmp_path / "data" / "small.tokens" and corpus.sha256 in said
+    assert corpus.path == tmp_path / "data" / "small.tokens" and corpus.sha256 in line
     assert corpus.vocabulary == 300 and corpus.words[tokenizer.token_to_id("Ġmat")] == "Ġmat"
     for split, lines in SPLITS.items():
         ids = corpus.ids(split, torch.arange(corpus.size(split))).tolist()
         assert ids == [token for line in lines for token in tokenizer.encode(line).ids]
-        assert tokenizer.decode(ids) == "".join(lines) and f"{len(ids):,} {split}" in said
+        assert tokenizer.decode(ids) == "".join(lines) and f"{len(ids):,} {split}" in line
     (again,) = fetch_corpora(spec)
     assert str(corpus.path) in again and corpus.sha256 in again
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["small.tokens"]

@@ -66,12 +66,12 @@ def lengthwise(monkeypatch, capsys):
 
 
 def test_examples_are_the_first_rows_that_are_trained_on():
-    one = addition(width=4, train_digits=2, text_tokens=2)
-    batches = [one.task.sample(Stream(torch.tensor([3]), "data", torch.tensor(step)), 64) for step in (1, 2)]
-    found = read_examples(one, 70)
-    assert len(found) == 70
+    config = addition(width=4, train_digits=2, text_tokens=2)
+    batches = [config.task.sample(Stream(torch.tensor([3]), "data", torch.tensor(step)), 64) for step in (1, 2)]
+    examples = read_examples(config, 70)
+    assert len(examples) == 70
     for i in (0, 63, 64, 69):
-        assert found[i] == one.task.format_row(batches[i // 64], i % 64)
+        assert examples[i] == config.task.format_row(batches[i // 64], i % 64)
     plain = addition(width=4, train_digits=2, fixed_set=9)
     for tokens, targets in read_examples(plain, 9):
         text = "".join(tokens)
@@ -82,12 +82,12 @@ def test_examples_are_the_first_rows_that_are_trained_on():
 
 @pytest.mark.parametrize("name", registry.list_names("task"))
 def test_every_task_can_be_looked_at(name):
-    found = read_examples(member({"name": name, **registry.get_class("task", name).trial_settings}), 3)
-    assert len(found) == (1 if name == "ring_regression" else 3)  # nothing is drawn on the ring
-    lines = format_examples(found)
-    assert len(lines) == 2 + sum(len(rows) + 1 for rows in found)
+    examples = read_examples(member({"name": name, **registry.get_class("task", name).trial_settings}), 3)
+    assert len(examples) == (1 if name == "ring_regression" else 3)  # nothing is drawn on the ring
+    lines = format_examples(examples)
+    assert len(lines) == 2 + sum(len(rows) + 1 for rows in examples)
     assert not [line for line in lines if line != line.rstrip()]
-    assert all(isinstance(word, str) and word for rows in found for words in rows for word in words)
+    assert all(isinstance(word, str) and word for rows in examples for words in rows for word in words)
 
 
 def test_tokens_stand_above_their_targets():
@@ -115,12 +115,12 @@ def test_targets_that_are_distributions_are_the_possible_tokens():
 
 
 def test_moves_are_squares_and_soft_targets_the_legal_ones():
-    one = member({"name": "othello", "train_moves": 6, "target": "soft"})
+    config = member({"name": "othello", "train_moves": 6, "target": "soft"})
     squares = [f"{column}{row}" for row in range(1, 9) for column in "abcdefgh"]
-    for tokens, targets in read_examples(one, 4):
+    for tokens, targets in read_examples(config, 4):
         moves = [squares.index(word) for word in tokens]
         for i, legal in enumerate(targets, start=1):
-            assert legal.split() == [squares[square] for square in one.task.legal_squares(moves[:i])]
+            assert legal.split() == [squares[square] for square in config.task.legal_squares(moves[:i])]
     ((tokens, targets),) = read_examples(member({"name": "othello", "train_moves": 6}), 1)
     assert tokens[1:] == targets[:-1]
 
@@ -140,7 +140,7 @@ def test_the_verb_shows_the_first_configuration(lengthwise, sweep, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--examples", "0"), "--examples"),
         (("--set", "task.width=2"), "task.train_digits"),
@@ -148,8 +148,8 @@ def test_the_verb_shows_the_first_configuration(lengthwise, sweep, tmp_path):
         (("--figure", "a.png"), "--figure"),
     ],
 )
-def test_bad_input_is_one_error(lengthwise, sweep, tmp_path, monkeypatch, words, said):
+def test_bad_input_is_one_error(lengthwise, sweep, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     code, out, err = lengthwise("data", sweep, *words)
-    assert code == 2 and out == "" and said in err and "Traceback" not in err
+    assert code == 2 and out == "" and message in err and "Traceback" not in err
     assert list(tmp_path.iterdir()) == [sweep]

@@ -52,9 +52,9 @@ def test_every_structure_is_tried_once() -> None:
     assert try_structures(parse_sweep(text, "smoke.yaml", ["space.model.width=null"])) == 1
 
 
-@pytest.mark.parametrize(("method", "said"), FAULTS.items(), ids=[name.partition("(")[0] for name in FAULTS])
+@pytest.mark.parametrize(("method", "message"), FAULTS.items(), ids=[name.partition("(")[0] for name in FAULTS])
 def test_a_fault_of_ones_own_task_shows_its_lines(
-    tmp_path: Path, own_code_forgotten: None, method: str, said: str
+    tmp_path: Path, own_code_forgotten: None, method: str, message: str
 ) -> None:
     (tmp_path / "my_smoke.py").write_text(TASK.format(method=method))
     (tmp_path / "smoke.yaml").write_text(SWEEP.format(imports="imports: [my_smoke]", task="smoking"))
@@ -62,7 +62,7 @@ def test_a_fault_of_ones_own_task_shows_its_lines(
     with pytest.raises(SmokeFailed) as caught:
         try_structures(load_checked(tmp_path / "smoke.yaml"))
     first, *frames = str(caught.value).splitlines()
-    assert first == f"configuration #0 {said}: KeyError: 'the seventh word' ({tmp_path / 'my_smoke.py'}:17)"
+    assert first == f"configuration #0 {message}: KeyError: 'the seventh word' ({tmp_path / 'my_smoke.py'}:17)"
     named = [line for line in frames if line.startswith("  File ")]
     assert len(named) == 2 and all("my_smoke.py" in line for line in named) and "in stumble" in named[-1]
     assert isinstance(caught.value.__cause__, KeyError)
