@@ -36,7 +36,7 @@ def test_the_best_configuration_is_a_sweep_file_that_gives_the_same_curves(train
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"), [("a" * 100, 95), ("长" * 66, 65), ("é" * 99, 95), ("short", 5)], ids=lambda one: str(one)[:2]
+    ("name", "kept"), [("a" * 100, 95), ("长" * 66, 65), ("é" * 99, 95), ("short", 5)], ids=lambda value: str(value)[:2]
 )
 def test_the_name_of_the_best_configuration_is_one_that_a_sweep_may_have(small_sweep, name, kept):
     small_sweep.name = name
@@ -52,12 +52,12 @@ def test_nothing_is_best_while_nothing_has_a_score(tmp_path, synthetic_sweep, si
 
 @pytest.mark.slow
 def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, tmp_path, monkeypatch):
-    said = export(trained_sweep, ExportRequest(weights=tmp_path / "weights"))
+    lines = export(trained_sweep, ExportRequest(weights=tmp_path / "weights"))
     names = sorted(path.name for path in (tmp_path / "weights").iterdir())
     assert names == [f"configuration-{number}-seed-{seed}.safetensors" for number in range(3) for seed in (0, 3)]
-    assert said[0].startswith("wrote 6 files")
-    loader = "\n".join(said[1:])
-    assert len([line for line in said[1:] if line]) <= 5
+    assert lines[0].startswith("wrote 6 files")
+    loader = "\n".join(lines[1:])
+    assert len([line for line in lines[1:] if line]) <= 5
     check = "import sys; assert not {'orchestrator', 'trainers'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", f"{loader}\n{check}"], capture_output=True, text=True, cwd="/")
     assert done.returncode == 0, done.stderr
@@ -107,7 +107,7 @@ def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tm
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ({}, "nothing to export; allowed: one or more of --best"),
         (dict(size="3x2", latex=Path("t.tex")), "--size: only allowed with --figures"),
@@ -122,11 +122,11 @@ def test_files_that_exist_are_kept_and_nothing_is_half_written(trained_sweep, tm
         (dict(best=Path("a.yml2")), "--best a.yml2: does not end with .yaml"),
     ],
 )
-def test_what_cannot_be_exported_is_refused_in_a_sentence(small_sweep, asked, said, tmp_path, monkeypatch):
+def test_what_cannot_be_exported_is_refused_in_a_sentence(small_sweep, asked, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "small")
     Path("d.tex").mkdir()
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         export(small_sweep.folder, ExportRequest(**asked))
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -34,13 +34,13 @@ def test_the_latex_table_has_the_numbers_of_the_report(result):
     assert len(rows) == len(result.rows)
     for cells, row in zip(rows, result.rows, strict=True):
         assert cells[0] == rf"\#{row.number}" and cells[-1] == f"{row.seeds_failed} of {row.seeds_run}"
-        found = re.findall(r"\$(-?[\d.]+|\\infty)\$", " ".join(cells))
+        numbers = re.findall(r"\$(-?[\d.]+|\\infty)\$", " ".join(cells))
         wanted = [
             q
             for at in (row.trained_quartiles, row.selection_quartiles, row.test_quartiles)
             for q in (at.median, at.q25, at.q75)
         ]
-        assert [float(one.replace(r"\infty", "inf")) for one in found] == pytest.approx(wanted, rel=5e-3)
+        assert [float(number.replace(r"\infty", "inf")) for number in numbers] == pytest.approx(wanted, rel=5e-3)
     columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)
     assert columns and {len(cells) for cells in rows} == {len(columns[1])}
     names = text.split("\\toprule\n")[1].split(" \\\\")[0].split(" & ")
@@ -105,7 +105,7 @@ def test_labels_name_and_choose_configurations(result, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("total_variatoin: x\n", r"labels\.yaml:1: total_variatoin: is not in this sweep; .* mean total_variation\?"),
         ('"#77": x\n', "is not in this sweep"),
@@ -115,11 +115,11 @@ def test_labels_name_and_choose_configurations(result, tmp_path):
         (None, "there is no such file"),
     ],
 )
-def test_wrong_labels_are_refused_by_line(result, tmp_path, text, said):
+def test_wrong_labels_are_refused_by_line(result, tmp_path, text, message):
     file = tmp_path / "labels.yaml"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(SweepFileError, match=said):
+    with pytest.raises(SweepFileError, match=message):
         export(result.folder, ExportRequest(latex=tmp_path / "t.tex", labels=file))
     assert not (tmp_path / "t.tex").exists()
 

@@ -102,7 +102,7 @@ def test_what_is_maximized_is_linear_from_0_to_1(tmp_path, synthetic_sweep, dire
     values = [{"model.norm": "none"}, {"model.norm": "pre"}]
     result = summarize(synthetic_sweep(tmp_path / "s", values, 2, accuracy, spec={"objective.direction": direction}))
     if direction == "minimize":  # without the zeros, which are no errors that span decades
-        bands = {key: replace(one, median=tuple(v + 0.001 for v in one.median)) for key, one in result.bands.items()}
+        bands = {key: replace(band, median=tuple(v + 0.001 for v in band.median)) for key, band in result.bands.items()}
         result = replace(result, bands=bands)
     axes = plot_curves(result, Figure().subplots())
     assert axes.get_yscale() == shown and (axes.get_ylim() == drawing.SHARE_LIMITS) == (direction == "maximize")

@@ -167,7 +167,7 @@ def test_ranking_puts_the_best_first_and_the_failed_last(
     }
     ranked = rank_configurations(scores, direction)
     assert sorted(ranked) == sorted(scores)
-    assert [scores[name].is_failed for name in ranked] == sorted(one.is_failed for one in scores.values())
+    assert [scores[name].is_failed for name in ranked] == sorted(score.is_failed for score in scores.values())
     alive = [scores[name].median for name in ranked if not scores[name].is_failed]
     assert alive == sorted(alive, reverse=direction == "maximize")
 
@@ -211,7 +211,7 @@ def test_a_sweep_is_scored_from_its_state(
         (3, 0, False), (3, 1, False), (3, 3, True), (3, 3, True),
     ]  # fmt: skip
     # number 0: lengths 6 and 7 give 0.02 + 0.03 * 1.5 + 0.2 / 100 + 0.001 * seed; number 1 lost its best seed
-    assert [one.median for one in scores.values()][:2] == pytest.approx([0.068, 0.089], abs=1e-6)
+    assert [score.median for score in scores.values()][:2] == pytest.approx([0.068, 0.089], abs=1e-6)
     assert rank_configurations(scores, "minimize") == list(state.configurations)
 
 

@@ -46,7 +46,7 @@ def curves(draw: Any) -> pd.DataFrame:
 def loop(frame: pd.DataFrame, objective: Objective) -> dict[tuple[str, int], tuple[int, float]]:
     """(step, value) of every member, found one evaluation after the other."""
     mine = frame[(frame["metric"] == objective.metric) & (frame["average"] == objective.average)]
-    found = {}
+    chosen = {}
     for (name, seed), member in mine.astype({"config_id": str}).groupby(["config_id", "seed"]):
         value_at = {}
         for step, rows in member.groupby("step"):
@@ -67,8 +67,8 @@ def loop(frame: pd.DataFrame, objective: Objective) -> dict[tuple[str, int], tup
                     best = step
                 elif new == old:
                     best = max(best, step)
-        found[name, seed] = (best, value_at[best])
-    return found
+        chosen[name, seed] = (best, value_at[best])
+    return chosen
 
 
 def as_dict(chosen: pd.DataFrame) -> dict[tuple[str, int], tuple[int, float]]:
@@ -76,9 +76,10 @@ def as_dict(chosen: pd.DataFrame) -> dict[tuple[str, int], tuple[int, float]]:
     return {(name, seed): (step, value) for name, seed, step, value in chosen.itertuples(index=False)}
 
 
-def equal(one: dict[Any, tuple[int, float]], other: dict[Any, tuple[int, float]]) -> bool:
-    return one.keys() == other.keys() and all(
-        one[key][0] == other[key][0] and np.array_equal(one[key][1], other[key][1], equal_nan=True) for key in one
+def equal(first: dict[Any, tuple[int, float]], second: dict[Any, tuple[int, float]]) -> bool:
+    return first.keys() == second.keys() and all(
+        first[key][0] == second[key][0] and np.array_equal(first[key][1], second[key][1], equal_nan=True)
+        for key in first
     )
 
 

@@ -29,10 +29,10 @@ def planted_curve(values, rng):
     noise = rng.normal(0, 0.02, len(values))
 
     def curve(number, seed, average, metric, lengths, step):
-        one = values[number]
-        rate = -0.1 * (math.log10(one["training.learning_rate"]) + 3)
-        beyond = np.where(lengths > 7, 0.5 * one["model.dropout"], 0.0)
-        base = 0.4 + rate + beyond + 0.08 * (one["model.norm"] == "pre") + noise[number] + 0.002 * seed
+        configuration = values[number]
+        rate = -0.1 * (math.log10(configuration["training.learning_rate"]) + 3)
+        beyond = np.where(lengths > 7, 0.5 * configuration["model.dropout"], 0.0)
+        base = 0.4 + rate + beyond + 0.08 * (configuration["model.norm"] == "pre") + noise[number] + 0.002 * seed
         return base + (0.01 if average == "raw" else 0.0)
 
     return curve
@@ -60,7 +60,7 @@ def test_planted_effects_are_found_at_the_lengths_they_were_planted_at(planted):
         assert effects["training.learning_rate"].high < 0 and effects["training.learning_rate"].n == 48
         (rate,) = effects["training.learning_rate"].partial.slopes
         assert rate.high < -0.3 and effects["training.learning_rate"].partial.n == 48
-        norms = {one.value: one for one in effects["model.norm"].partial.slopes}
+        norms = {slope.value: slope for slope in effects["model.norm"].partial.slopes}
         assert norms["pre"].low > 0 and norms["post"].low < 0 < norms["post"].high
         assert effects["training.batch_size"].low < 0 < effects["training.batch_size"].high
     assert selection["model.dropout"].low < 0 < selection["model.dropout"].high
@@ -98,7 +98,7 @@ def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
     result = summarize(small_sweep)
     assert all(math.isnan(effect.importance.share) for effect in compute_score_effects(result))
     notes = list_effect_notes(result)
-    (said,) = [note for note in notes if note.startswith("Importance (fANOVA): none for")]
-    assert "6 configurations are too few for the importance of 3 hyperparameters (at least 24)" in said
+    (note,) = [note for note in notes if note.startswith("Importance (fANOVA): none for")]
+    assert "6 configurations are too few for the importance of 3 hyperparameters (at least 24)" in note
     for key in result.searched:
-        assert key in said
+        assert key in note

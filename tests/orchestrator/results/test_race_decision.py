@@ -57,8 +57,8 @@ def test_after_a_test_two_stay_at_least():
     outcome = decide_round(clear, Racing(first=8, test="friedman"), objective())
     assert outcome.survivors == ("a", "b") and outcome.p < 0.001 and outcome.values["a"] == 8.0
     assert decide_round(clear, Racing(first=8, test="friedman"), objective("maximize")).survivors == ("c", "d")
-    one = decide_round({"a": [0.1], "b": [NAN]}, Racing(first=1, test="friedman"), objective())
-    assert one.survivors == ("a",) and one.p is None
+    decision = decide_round({"a": [0.1], "b": [NAN]}, Racing(first=1, test="friedman"), objective())
+    assert decision.survivors == ("a",) and decision.p is None
 
 
 def test_a_failed_seed_is_last_in_its_block():

@@ -45,11 +45,11 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     state = synthetic_sweep(tmp_path / "crossed", [values_of(n) for n in range(32)], 2, curve, spec=spec)
     design = read_design(state)
     assert (design.kind, design.grid) == ("grid_by_random", frozenset(GRID))
-    numbers = {name: one.number for name, one in state.configurations.items()}
+    numbers = {name: configuration.number for name, configuration in state.configurations.items()}
     assert {name: number // 4 for name, number in numbers.items()} == design.draw
     result = summarize(state)
-    assert {(one.n, one.unit) for one in compute_score_effects(result)} == {(8, "draws")}
-    (norm,) = (one for one in compute_score_effects(result) if one.key == "model.norm")
+    assert {(effect.n, effect.unit) for effect in compute_score_effects(result)} == {(8, "draws")}
+    (norm,) = (effect for effect in compute_score_effects(result) if effect.key == "model.norm")
     (difference,) = norm.differences
     ends = (difference.median, difference.low, difference.high)
     assert difference.value == "pre" and ends == pytest.approx((0.1, 0.1, 0.1)) and norm.test == "sign test"
@@ -58,13 +58,13 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
 
 
 def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
-    values = [{key: one for key, one in values_of(n).items() if key in GRID} for n in range(4)]
+    values = [{key: value for key, value in values_of(n).items() if key in GRID} for n in range(4)]
     for name, spec in (
         ("grid", {"space": GRID, "search.sampler": "grid"}),
         ("listed", {"search.sampler": "listed"}),
     ):
         result = summarize(synthetic_sweep(tmp_path / name, values, 7, curve, spec=spec))
-        (norm,) = (one for one in compute_score_effects(result) if one.key == "model.norm")
+        (norm,) = (effect for effect in compute_score_effects(result) if effect.key == "model.norm")
         (difference,) = norm.differences
         assert (result.design.kind, norm.n, norm.unit) == ("fixed", 7, "seeds")
         assert (difference.low, difference.high) == (pytest.approx(0.1), pytest.approx(0.1))
@@ -72,14 +72,14 @@ def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
 
 
 def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):
-    values = [{key: one for key, one in values_of(n).items() if key in GRID} for n in range(4)]
+    values = [{key: value for key, value in values_of(n).items() if key in GRID} for n in range(4)]
     none = pytest.approx(float("nan"), nan_ok=True)
     for policy, expected in (("worst", [(6, float("inf"))]), ("exclude", [(5, none)]), ("fail", [])):
         spec = {"space": GRID, "search.sampler": "grid", "objective.failed_seeds": policy}
         failed = {(2, 0): 50, (3, 0): 50}
         result = summarize(synthetic_sweep(tmp_path / policy, values, 6, curve, failed, spec=spec))
-        (norm,) = (one for one in compute_score_effects(result) if one.key == "model.norm")
-        assert [(one.n, one.high) for one in norm.differences] == expected
+        (norm,) = (effect for effect in compute_score_effects(result) if effect.key == "model.norm")
+        assert [(difference.n, difference.high) for difference in norm.differences] == expected
 
 
 def test_a_search_that_follows_scores_has_no_interval(tmp_path, synthetic_sweep):
@@ -87,6 +87,6 @@ def test_a_search_that_follows_scores_has_no_interval(tmp_path, synthetic_sweep)
     spec = {"space": RATE, "search.sampler": "tpe"}
     result = summarize(synthetic_sweep(tmp_path / "tpe", values, 2, curve, spec=spec))
     assert result.design.kind == "adaptive"
-    for one in compute_score_effects(result):
-        assert one.low != one.low and "tpe chose later configurations" in (one.reason or "")
+    for effect in compute_score_effects(result):
+        assert effect.low != effect.low and "tpe chose later configurations" in (effect.reason or "")
     assert "tpe chose later configurations" in " ".join(list_effect_notes(result))

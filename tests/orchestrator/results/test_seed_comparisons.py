@@ -51,33 +51,38 @@ def three(tmp_path, synthetic_sweep):
 def at(result, group, first=0, second=1):
     names = {row.number: row.config_id for row in result.rows}
     return next(
-        one
-        for one in compare_seeds(result)
-        if one.question.group == group and (one.first, one.second) == (names[first], names[second])
+        comparison
+        for comparison in compare_seeds(result)
+        if comparison.question.group == group and (comparison.first, comparison.second) == (names[first], names[second])
     )
 
 
 def test_every_pair_of_a_grid_is_compared_at_every_group_of_lengths(three):
-    found = compare_seeds(three)
-    assert [one.question.group for one in found] == ["test"] * 3 + ["selection"] * 3 + ["trained"] * 3
-    assert {one.family for one in found} == {PAIRS} and {one.tests for one in found} == {3}
+    comparisons = compare_seeds(three)
+    groups = [comparison.question.group for comparison in comparisons]
+    assert groups == ["test"] * 3 + ["selection"] * 3 + ["trained"] * 3
+    assert {(comparison.family, comparison.tests) for comparison in comparisons} == {(PAIRS, 3)}
     for group, lengths in (("trained", range(1, 6)), ("selection", (6, 7)), ("test", range(8, 12))):
         for second in (1, 2):
-            one = at(three, group, 0, second)
+            comparison = at(three, group, 0, second)
             values = [
                 [float(np.mean([np.float32(by_seed(number, seed, "ema", "", np.array([s]), 100)[0]) for s in lengths]))
                  for seed in range(6)]
                 for number in (0, second)
             ]  # fmt: skip
             difference = np.subtract(*values)
-            assert one.question.lengths == tuple(lengths)
-            assert one.outcome.difference == pytest.approx(np.median(difference))
-            assert (one.outcome.low, one.outcome.high) == pytest.approx((difference.min(), difference.max()))
-            assert one.outcome.level == pytest.approx(0.96875)
-            assert (one.first_median, one.second_median) == pytest.approx(tuple(np.median(values, axis=1)))
-            assert one.outcome.p == stats.binomtest(int((difference < 0).sum()), 6).pvalue == 2**-5
-            assert one.holm_p == 3 * 2**-5
-            assert (one.first_better_count, one.second_better_count) == (
+            assert comparison.question.lengths == tuple(lengths)
+            assert comparison.outcome.difference == pytest.approx(np.median(difference))
+            assert (comparison.outcome.low, comparison.outcome.high) == pytest.approx(
+                (difference.min(), difference.max())
+            )
+            assert comparison.outcome.level == pytest.approx(0.96875)
+            assert (comparison.first_median, comparison.second_median) == pytest.approx(
+                tuple(np.median(values, axis=1))
+            )
+            assert comparison.outcome.p == stats.binomtest(int((difference < 0).sum()), 6).pvalue == 2**-5
+            assert comparison.holm_p == 3 * 2**-5
+            assert (comparison.first_better_count, comparison.second_better_count) == (
                 (0, 6) if (group, second) == ("test", 2) else (6, 0)
             )
 
@@ -90,30 +95,30 @@ def test_better_follows_the_direction(tmp_path, synthetic_sweep):
 
 
 def test_failed_seeds_follow_the_policy(tmp_path, synthetic_sweep):
-    found = {}
+    by_policy = {}
     for policy in ("worst", "exclude", "fail"):
         lost = {(0, 1): 10, (1, 1): 10, (1, 4): 60}
         spec = {**GRID, "objective.failed_seeds": policy}
         result = summarize(synthetic_sweep(tmp_path / policy, NORMS, 6, by_seed, lost, spec=spec))
-        found[policy] = [one for one in compare_seeds(result) if one.question.group == "test"]
-    worst = next(one for one in found["worst"] if one.first_failed == 1 and one.second_failed == 2)
+        by_policy[policy] = [comparison for comparison in compare_seeds(result) if comparison.question.group == "test"]
+    worst = next(pair for pair in by_policy["worst"] if pair.first_failed == 1 and pair.second_failed == 2)
     assert (worst.outcome.n, worst.outcome.ties, worst.outcome.first_smaller_count) == (
         6,
         1,
         5,
     )  # both lost: neither is smaller
     assert worst.outcome.low == -math.inf and math.isnan(worst.outcome.mean)
-    left = next(one for one in found["exclude"] if one.first_failed == 1 and one.second_failed == 2)
+    left = next(pair for pair in by_policy["exclude"] if pair.first_failed == 1 and pair.second_failed == 2)
     assert left.outcome.n == 4 and math.isfinite(left.outcome.mean)
-    assert found["fail"] == []  # one configuration of three is left
+    assert by_policy["fail"] == []  # one configuration of three is left
 
 
 def test_nothing_is_said_of_configurations_whose_seeds_all_failed(tmp_path, synthetic_sweep):
     lost = {(number, seed): 10 for number in (0, 1) for seed in range(6)}
     state = synthetic_sweep(tmp_path / "lost", NORMS, 6, by_seed, lost, spec=GRID)
-    both, one = (compare_named(state.folder, "0", other).comparisons for other in ("1", "2"))
+    both, single = (compare_named(state.folder, "0", other).comparisons for other in ("1", "2"))
     assert {(asked.outcome.n, asked.outcome.reason) for asked in both} == {(0, NO_VALUES)}
-    assert {asked.outcome.reason for asked in one} == {None}
+    assert {asked.outcome.reason for asked in single} == {None}
 
 
 def test_seeds_of_a_pack_that_died_count_as_failed(tmp_path, synthetic_sweep):
@@ -130,21 +135,25 @@ def test_who_is_compared(tmp_path, synthetic_sweep):
     rates = [{"training.learning_rate": 0.001 * (n + 1), "model.norm": ("none", "pre")[n % 2]} for n in range(8)]
     searched = {"training.learning_rate": {"log_uniform": [0.001, 0.1]}, "model.norm": {"choice": ["none", "pre"]}}
     drawn = summarize(synthetic_sweep(tmp_path / "drawn", rates, 3, by_seed, spec={"space": searched}))
-    assert {one.family for one in compare_seeds(drawn)} == {FIRST_TWO} and len(compare_seeds(drawn)) == 3
+    assert {comparison.family for comparison in compare_seeds(drawn)} == {FIRST_TWO} and len(compare_seeds(drawn)) == 3
     assert math.isnan(compare_seeds(drawn)[0].outcome.low) and compare_seeds(drawn)[0].tests == 1
     draws = [{"training.learning_rate": rate, **norm} for rate in (0.001, 0.002, 0.003) for norm in NORMS]
     crossed = {"training.learning_rate": searched["training.learning_rate"], **GRID["space"]}
     grid = summarize(synthetic_sweep(tmp_path / "crossed", draws, 3, by_seed, spec={"space": crossed}))
     first = grid.rows[0].values["training.learning_rate"]
     values = {row.config_id: row.values for row in grid.rows}
-    of_grid = [one for one in compare_seeds(grid) if one.family == PAIRS]
+    of_grid = [comparison for comparison in compare_seeds(grid) if comparison.family == PAIRS]
     assert len(of_grid) == 9
-    assert {values[name]["training.learning_rate"] for one in of_grid for name in (one.first, one.second)} == {first}
+    assert {
+        values[name]["training.learning_rate"]
+        for comparison in of_grid
+        for name in (comparison.first, comparison.second)
+    } == {first}
     many = [{"training.learning_rate": 0.001 * (n + 1)} for n in range(25)]
     wide = summarize(synthetic_sweep(tmp_path / "wide", many, 2, by_seed, spec={"search.sampler": "listed"}))
-    against = [one for one in compare_seeds(wide) if one.question.group == "test"]
-    assert {one.family for one in against} == {AGAINST_FIRST} and len(against) == MAX_AGAINST_FIRST
-    assert {one.first for one in against} == {wide.rows[0].config_id}
+    against = [comparison for comparison in compare_seeds(wide) if comparison.question.group == "test"]
+    assert {comparison.family for comparison in against} == {AGAINST_FIRST} and len(against) == MAX_AGAINST_FIRST
+    assert {comparison.first for comparison in against} == {wide.rows[0].config_id}
     assert compare_seeds(summarize(synthetic_sweep(tmp_path / "one", NORMS[:1], 3, by_seed, spec=GRID))) == ()
 
 
@@ -189,22 +198,22 @@ def drawn_by(member):
 )
 def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure):
     members = [member_of({}), member_of(changes)]
-    resolved = [{key: value for key, value in one.to_dict().items() if key != "seed"} for one in members]
+    resolved = [{key: value for key, value in member.to_dict().items() if key != "seed"} for member in members]
     recorded = [
-        ConfigurationProvenance(resolved=tree, structural_keys=frozenset({one.structural_key}))
-        for tree, one in zip(resolved, members, strict=True)
+        ConfigurationProvenance(resolved=tree, structural_keys=frozenset({member.structural_key}))
+        for tree, member in zip(resolved, members, strict=True)
     ]
-    found = compare_streams(*recorded)
-    assert tuple(found.causes) == apart and set(found.uncertain) & set(apart) == set(unsure)
-    assert set(found.differing) == set(changes)
+    streams = compare_streams(*recorded)
+    assert tuple(streams.causes) == apart and set(streams.uncertain) & set(apart) == set(unsure)
+    assert set(streams.differing) == set(changes)
     real = [drawn_by(member) for member in members]
     for what in (DATA, INPUTS, WEIGHTS):
         pairs = list(zip(real[0][what], real[1][what], strict=False))
-        same = len(real[0][what]) == len(real[1][what]) and all(torch.equal(one, other) for one, other in pairs)
+        same = len(real[0][what]) == len(real[1][what]) and all(torch.equal(left, right) for left, right in pairs)
         assert same or what in apart
         assert not same or what not in apart or what in unsure
     swapped = compare_streams(*reversed(recorded))
-    assert (swapped.common, dict(swapped.causes)) == (found.common, dict(found.causes))
+    assert (swapped.common, dict(swapped.causes)) == (streams.common, dict(streams.causes))
 
 
 def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():
@@ -232,10 +241,10 @@ def test_a_technical_key_unpairs_nothing_and_is_part_of_the_difference(changes, 
         section, _, name = key.partition(".")
         trees[1][section][name] = value
     technical = ("task.padding", "model.padding")
-    found = compare_streams(
+    streams = compare_streams(
         *(ConfigurationProvenance(resolved=tree, structural_keys=frozenset(), technical=technical) for tree in trees)
     )
-    assert found.common == shared and set(found.differing) == set(changes)
+    assert streams.common == shared and set(streams.differing) == set(changes)
 
 
 @pytest.mark.parametrize("structural", ["same", "other"])
@@ -248,8 +257,8 @@ def test_training_data_of_a_curriculum_are_not_said_to_be_shared(structural):
         ConfigurationProvenance(resolved=tree, structural_keys=key) for tree, key in zip(trees, keys, strict=True)
     )
     assert compare_streams(first, again).common == (DATA, INPUTS, WEIGHTS)
-    found = compare_streams(first, other)
-    assert found.common == (INPUTS, WEIGHTS) and found.causes == {DATA: ("training.curriculum",)}
+    streams = compare_streams(first, other)
+    assert streams.common == (INPUTS, WEIGHTS) and streams.causes == {DATA: ("training.curriculum",)}
 
 
 def test_a_technical_key_has_no_column(tmp_path, synthetic_sweep):
@@ -305,7 +314,7 @@ def test_which_parts_of_the_code_differ(first, second, differing):
 def test_a_model_module_that_changed_draws_no_data(task_modules, curriculum, common):
     resolved = {"task": {"name": "t"}, "training": {"batch_size": 8, "curriculum": curriculum}}
     digests = {"engine": "e", "module my_task": "t"}
-    found = compare_streams(*(
+    streams = compare_streams(*(
         ConfigurationProvenance(
             resolved=resolved,
             structural_keys=frozenset(),
@@ -314,7 +323,7 @@ def test_a_model_module_that_changed_draws_no_data(task_modules, curriculum, com
         )
         for module, digest in zip(task_modules, "ab", strict=True)
     ))  # fmt: skip
-    assert found.common == common and WEIGHTS in found.causes
+    assert streams.common == common and WEIGHTS in streams.causes
 
 
 def test_two_sweeps_are_compared_and_other_seeds_are_no_pairs(tmp_path, synthetic_sweep):
@@ -332,22 +341,23 @@ def test_two_sweeps_are_compared_and_other_seeds_are_no_pairs(tmp_path, syntheti
 def test_a_comparison_can_ask_for_another_metric_average_and_lengths(three):
     folder = three.folder
     asked = compare_named(folder, "0", "1", metric="margin", average="raw", lengths="8, 11").comparisons
-    (one,) = asked
-    question = one.question
+    (comparison,) = asked
+    question = comparison.question
     assert (question.group, question.lengths, question.metric, question.average) == ("asked", (8, 11), "margin", "raw")
-    assert question.direction == "maximize" and one.first_better_count == 0 and one.holm_p == one.outcome.p
+    assert question.direction == "maximize" and comparison.first_better_count == 0
+    assert comparison.holm_p == comparison.outcome.p
 
 
 def test_of_a_metric_without_a_better_direction_neither_is_better(three):
-    found = compare_named(three.folder, "1", "0", metric="displacement").comparisons
-    assert {one.question.direction for one in found} == {"none"} and found[0].outcome.n == 6
-    assert "first better" not in make_cells(found, make_comparison_columns(found))
-    for line in make_comparison_records(found):
+    comparisons = compare_named(three.folder, "1", "0", metric="displacement").comparisons
+    assert {comparison.question.direction for comparison in comparisons} == {"none"} and comparisons[0].outcome.n == 6
+    assert "first better" not in make_cells(comparisons, make_comparison_columns(comparisons))
+    for line in make_comparison_records(comparisons):
         assert line["first_better"] is None and line["second_better"] is None and line["ties"] == 0
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ({"second": "7"}, "no configuration 7; allowed: #0 to #2"),
         ({"second": "0"}, "are the same configuration"),
@@ -359,22 +369,22 @@ def test_of_a_metric_without_a_better_direction_neither_is_better(three):
         ({"lengths": "a"}, "--lengths 'a'"),
     ],
 )
-def test_what_is_not_there_is_named(three, words, said):
+def test_what_is_not_there_is_named(three, words, message):
     names = {"first": "0", "second": "1", **words}
     with pytest.raises(UserError) as caught:
         compare_named(three.folder, names.pop("first"), names.pop("second"), **names)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_tasks_without_a_common_metric_are_told_apart_in_words():
-    for allowed, said in (
+    for allowed, message in (
         (({"kl": 1}, {"exact_match": 1}), "no common metric: kl; exact_match"),
         (
             ({"kl": 1, "loss": 1}, {"loss": 1}),
             "not every configuration has kl",
         ),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             questions._choose_common("metric", None, "kl", allowed, ("first", "second"))
 
 
@@ -398,5 +408,5 @@ def test_configurations_of_other_draws_are_not_compared_at_other_grid_points(tmp
         values.append({"model.norm": "pre", "model.dropout": 0.1 * draw + 0.05})
     result = summarize(synthetic_sweep(tmp_path / "draws", values, 6, by_seed, spec={"space": space}))
     draw = {row.config_id: row.number // 2 for row in result.rows}
-    found = [one for one in compare_seeds(result) if one.family != FIRST_TWO]
-    assert all(draw[one.first] == draw[one.second] for one in found)
+    comparisons = [comparison for comparison in compare_seeds(result) if comparison.family != FIRST_TWO]
+    assert all(draw[comparison.first] == draw[comparison.second] for comparison in comparisons)

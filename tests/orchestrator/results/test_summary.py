@@ -67,10 +67,10 @@ def test_a_key_that_a_listed_configuration_leaves_out_has_its_fixed_value(tmp_pa
     """So what changed along with another key is seen to have changed."""
     listed = [{"model.norm": "none"}, {"model.norm": "post"}, {"model.norm": "pre", "model.dropout": 0.3}]
     spec = {"search.sampler": "listed", "search.listed": listed, "space": {}}
-    found = summarize(synthetic_sweep(tmp_path / "listed", listed, 6, simple_curve, spec=spec))
-    dropout, norm = compute_score_effects(found)
+    result = summarize(synthetic_sweep(tmp_path / "listed", listed, 6, simple_curve, spec=spec))
+    dropout, norm = compute_score_effects(result)
     assert set(dropout.medians) == {"0.0", "0.3"} and dropout.reason != "constant"
-    (pre,) = [one for one in norm.differences if one.value == "pre"]
+    (pre,) = [difference for difference in norm.differences if difference.value == "pre"]
     assert not norm.matched or not pre.n
 
 

@@ -54,6 +54,11 @@ def table(result):
     return mine.pivot(index=["training.learning_rate", "seed"], columns="length", values="value").astype(float)
 
 
+def list_pairs(result):
+    """The numbers of matched configurations."""
+    return [(first.row.number, second.row.number) for first, second in result.matching.pairs]
+
+
 def interval(differences, level):
     return stats.quantile_test(differences, p=0.5).confidence_interval(confidence_level=level)
 
@@ -86,31 +91,33 @@ def test_best_configurations_that_cannot_be_compared_do_not_prevent_the_comparis
 
 def test_numbers_equal_those_of_pandas_and_scipy(build):
     first, second = build("first"), build("second", 0.04, **{"model.norm": "pre"})
-    found = compare_sweeps(first, second)
+    result = compare_sweeps(first, second)
     difference = table(first) - table(second)
-    assert found.specification == {"model.norm": ("none", "pre")} and not found.code and not found.environment
-    assert (len(found.matching.pairs), found.matching.only_first, found.matching.only_second) == (3, 0, 0)
+    assert result.specification == {"model.norm": ("none", "pre")} and not result.code and not result.environment
+    assert (len(result.matching.pairs), result.matching.only_first, result.matching.only_second) == (3, 0, 0)
     for group, lengths in GROUPS.items():
-        (together,) = (one for one in found.together if one.question.group == group)
+        (together,) = (comparison for comparison in result.together if comparison.question.group == group)
         by_seed = difference[list(lengths)].mean(axis=1).groupby("seed").mean().to_numpy()
         assert together.outcome.n == 12 and together.outcome.difference == pytest.approx(np.median(by_seed))
         low, high = interval(by_seed, 0.95)
         assert (together.outcome.low, together.outcome.high) == pytest.approx((low, high))
         assert together.outcome.p == pytest.approx(stats.binomtest(int((by_seed < 0).sum()), 12).pvalue)
-        alone = [one for one in found.configurations if one.question.group == group]
+        alone = [comparison for comparison in result.configurations if comparison.question.group == group]
         p = []
-        for (_, rows), one in zip(difference.groupby(level=0), alone, strict=True):
+        for (_, rows), comparison in zip(difference.groupby(level=0), alone, strict=True):
             values = rows[list(lengths)].mean(axis=1).to_numpy()
             p.append(stats.binomtest(int((values < 0).sum()), 12).pvalue)
-            assert one.outcome.p == pytest.approx(p[-1]) and one.outcome.difference == pytest.approx(np.median(values))
+            assert comparison.outcome.p == pytest.approx(p[-1]) and comparison.outcome.difference == pytest.approx(
+                np.median(values)
+            )
         adjusted = np.maximum.accumulate(np.sort(p) * [3, 2, 1]).clip(max=1)
-        assert sorted(one.holm_p for one in alone) == pytest.approx(adjusted)
+        assert sorted(comparison.holm_p for comparison in alone) == pytest.approx(adjusted)
     level = 1 - 0.05 / 11
-    assert [one.question.lengths for one in found.by_length] == [(length,) for length in range(1, 12)]
-    for one in found.by_length:
-        by_seed = difference[one.question.lengths[0]].groupby("seed").mean().to_numpy()
-        assert (one.outcome.low, one.outcome.high) == pytest.approx(tuple(interval(by_seed, level)))
-    clear = {one.question.lengths[0] for one in found.by_length if one.outcome.low > 0}
+    assert [comparison.question.lengths for comparison in result.by_length] == [(length,) for length in range(1, 12)]
+    for comparison in result.by_length:
+        by_seed = difference[comparison.question.lengths[0]].groupby("seed").mean().to_numpy()
+        assert (comparison.outcome.low, comparison.outcome.high) == pytest.approx(tuple(interval(by_seed, level)))
+    clear = {comparison.question.lengths[0] for comparison in result.by_length if comparison.outcome.low > 0}
     assert clear == set(GROUPS["test"])  # and nothing differs at the other lengths
 
 
@@ -118,40 +125,42 @@ def test_the_band_contains_all_medians_at_once():
     """In 95 % of sweeps or more, for independent and for dependent lengths, and with skewed differences."""
     generator, lengths, sweeps = np.random.default_rng(0), 5, 1000
     for n, correlation in ((8, 0.0), (12, 0.0), (12, 0.9)):
-        shared, own = generator.exponential(size=(sweeps, n, 1)), generator.exponential(size=(sweeps, n, lengths))
-        values = np.where(generator.random((sweeps, n, 1)) < correlation, shared, own) - math.log(2)
+        shared, separate = generator.exponential(size=(sweeps, n, 1)), generator.exponential(size=(sweeps, n, lengths))
+        values = np.where(generator.random((sweeps, n, 1)) < correlation, shared, separate) - math.log(2)
         missed = 0
         for sample in values:
             intervals = [estimate_median(column, level=compute_band_level(lengths)) for column in sample.T]
-            missed += any(one.low > 0 or one.high < 0 for one in intervals)
+            missed += any(interval.low > 0 or interval.high < 0 for interval in intervals)
         assert missed / sweeps < 0.05 + 3 * math.sqrt(0.05 * 0.95 / sweeps)
         assert missed > 0  # an interval that is never wrong would be no interval
 
 
 def test_a_sweep_and_itself_differ_nowhere(build):
     first = build("same", seeds=10)
-    found = compare_sweeps(first, first)
-    for one in (*found.together, *found.by_length, *found.configurations):
-        assert (one.outcome.difference, one.outcome.low, one.outcome.high) == (0, 0, 0) and one.outcome.p == 1
-    assert found.has_band and not found.specification
+    result = compare_sweeps(first, first)
+    for comparison in (*result.together, *result.by_length, *result.configurations):
+        outcome = comparison.outcome
+        assert (outcome.difference, outcome.low, outcome.high) == (0, 0, 0) and outcome.p == 1
+    assert result.has_band and not result.specification
 
 
 def test_six_seeds_have_intervals_and_no_band(build):
-    found = compare_sweeps(build("first", seeds=6), build("second", 0.04, seeds=6))
-    assert not found.has_band and {one.outcome.reason for one in found.by_length} == {
+    result = compare_sweeps(build("first", seeds=6), build("second", 0.04, seeds=6))
+    assert not result.has_band and {comparison.outcome.reason for comparison in result.by_length} == {
         "6 pairs of seeds are too few for an interval (at least 9)"
     }
-    assert all(math.isfinite(one.outcome.low) for one in found.together)
-    asked = compare_sweeps(found.first, found.second, lengths="9")
-    assert asked.has_band and [one.question.group for one in asked.together] == ["asked"]  # one length: 95 %
+    assert all(math.isfinite(comparison.outcome.low) for comparison in result.together)
+    asked = compare_sweeps(result.first, result.second, lengths="9")
+    assert asked.has_band  # one length: 95 %
+    assert [comparison.question.group for comparison in asked.together] == ["asked"]
 
 
 def test_configurations_are_matched_by_their_values_whatever_their_numbers(build):
     first = build("first")
     values = [RATES[2], {"training.learning_rate": 0.5}, RATES[0]]
-    found = compare_sweeps(first, build("second", values=values))
-    assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(0, 2), (2, 0)]
-    assert (found.matching.only_first, found.matching.only_second) == (1, 1)
+    result = compare_sweeps(first, build("second", values=values))
+    assert list_pairs(result) == [(0, 2), (2, 0)]
+    assert (result.matching.only_first, result.matching.only_second) == (1, 1)
     with pytest.raises(UserError, match=r"match in the searched keys \(training.learning_rate\)") as none:
         compare_sweeps(first, build("other", values=[{"training.learning_rate": 0.7}]))
     assert "training.learning_rate 0.1 / 0.7; " in str(none.value)  # the nearest two
@@ -168,9 +177,9 @@ def test_configurations_are_matched_by_their_values_whatever_their_numbers(build
 def test_a_key_that_one_sweep_searched_has_the_fixed_value_of_the_other(build):
     norms = [{**rate, "model.norm": norm} for rate in RATES for norm in ("none", "pre")]
     space = {"space": {**LOG["space"], "model.norm": {"grid": ["none", "pre"]}}}
-    found = compare_sweeps(build("wide", values=norms, space=space), build("narrow", **{"model.norm": "pre"}))
-    assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(1, 0), (3, 1), (5, 2)]
-    assert found.matching.keys == ("model.norm", "training.learning_rate") and found.matching.only_first == 3
+    result = compare_sweeps(build("wide", values=norms, space=space), build("narrow", **{"model.norm": "pre"}))
+    assert list_pairs(result) == [(1, 0), (3, 1), (5, 2)]
+    assert result.matching.keys == ("model.norm", "training.learning_rate") and result.matching.only_first == 3
 
 
 def drawn_sweep(build, name, *removed):
@@ -183,13 +192,13 @@ def drawn_sweep(build, name, *removed):
 
 def test_a_key_taken_out_of_a_search_leaves_the_keys_before_it_to_match_by(build):
     whole = drawn_sweep(build, "whole")
-    found = compare_sweeps(whole, drawn_sweep(build, "without", "model.dropout"))
-    assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(n, n) for n in range(4)]
+    result = compare_sweeps(whole, drawn_sweep(build, "without", "model.dropout"))
+    assert list_pairs(result) == [(n, n) for n in range(4)]
     before = ("training.batch_size", "training.learning_rate", "training.weight_decay")
-    assert found.matching.keys == before
-    assert found.matching.unmatched_keys == ("model.dropout", "training.averages.ema.decay")
-    for one, other in found.matching.pairs:
-        assert all(one.row.values[key] == other.row.values[key] for key in before)
+    assert result.matching.keys == before
+    assert result.matching.unmatched_keys == ("model.dropout", "training.averages.ema.decay")
+    for left, right in result.matching.pairs:
+        assert all(left.row.values[key] == right.row.values[key] for key in before)
     with pytest.raises(UserError, match="match in the searched keys"):
         compare_sweeps(whole, drawn_sweep(build, "other", "training.learning_rate"))  # batch_size tells none apart
 
@@ -199,7 +208,7 @@ def test_shared_seeds_alone_are_paired_and_others_are_no_pairs(build):
     more = compare_sweeps(first, build("more", seeds=12)).together[0]
     assert more.outcome.paired and (more.outcome.n, more.unmatched) == (8, 4)
     fresh = compare_sweeps(first, build("fresh", seeds=range(20, 30)))
-    assert {one.outcome.paired for one in fresh.together} == {False} and not fresh.has_band
+    assert {comparison.outcome.paired for comparison in fresh.together} == {False} and not fresh.has_band
     both = (fresh.together[0].outcome.n, fresh.together[0].outcome.n_second)
     assert both == (8, 10) and fresh.together[0].family == TOGETHER
 
@@ -207,15 +216,17 @@ def test_shared_seeds_alone_are_paired_and_others_are_no_pairs(build):
 def test_sweeps_of_other_code_share_nothing_and_are_not_paired(build):
     first, second = build("first"), build("second")
     recorded = {
-        name: replace(one, code={seed: {"engine": "changed"} for seed in range(12)})
-        for name, one in second.recorded.items()
+        name: replace(provenance, code={seed: {"engine": "changed"} for seed in range(12)})
+        for name, provenance in second.recorded.items()
     }
-    found = compare_sweeps(first, replace(second, recorded=recorded))
-    assert found.code == {"engine": (None, "changed")}
-    assert not any(one.outcome.paired for one in (*found.together, *found.configurations, *found.by_length))
+    result = compare_sweeps(first, replace(second, recorded=recorded))
+    assert result.code == {"engine": (None, "changed")}
+    assert not any(
+        comparison.outcome.paired for comparison in (*result.together, *result.configurations, *result.by_length)
+    )
     groups = [table(result)[list(range(8, 12))].mean(axis=1).groupby("seed").mean() for result in (first, second)]
     test = stats.mannwhitneyu(*groups, method="exact")
-    assert found.together[0].outcome.p == pytest.approx(test.pvalue)
+    assert result.together[0].outcome.p == pytest.approx(test.pvalue)
 
 
 @pytest.mark.slow
@@ -237,19 +248,20 @@ def test_failed_seeds_follow_the_policy(build, policy):
     spec = {"objective.failed_seeds": policy}
     lost = {(0, 3): 10, (2, 5): 60}
     first, second = build("first", failed=lost, **spec), build("second", 0.04, failed={(0, 3): 10}, **spec)
-    one = compare_sweeps(first, second).together[0]
-    assert (one.first_seeds, one.first_failed, one.second_failed, one.unmatched) == (36, 2, 1, 0)
+    comparison = compare_sweeps(first, second).together[0]
+    assert (comparison.first_seeds, comparison.unmatched) == (36, 0)
+    assert (comparison.first_failed, comparison.second_failed) == (2, 1)
     difference = (table(first) - table(second))[list(range(8, 12))].mean(axis=1, skipna=False)
     if policy == "fail":
-        assert one.outcome.n == 0 and "objective.failed_seeds: fail" in str(one.outcome.reason)
+        assert comparison.outcome.n == 0 and "objective.failed_seeds: fail" in str(comparison.outcome.reason)
         return
     if policy == "worst":
         difference = difference.copy()
         difference.loc[(0.001, 3)], difference.loc[(0.1, 5)] = 0.0, math.inf  # both failed; the first alone
     by_seed = difference.groupby("seed").mean()
-    assert one.outcome.n == 12 and one.outcome.difference == pytest.approx(by_seed.median())
+    assert comparison.outcome.n == 12 and comparison.outcome.difference == pytest.approx(by_seed.median())
     low, high = interval(by_seed.to_numpy(), 0.95)
-    assert (one.outcome.low, one.outcome.high) == pytest.approx((low, high))
+    assert (comparison.outcome.low, comparison.outcome.high) == pytest.approx((low, high))
 
 
 def test_nothing_is_said_of_sweeps_whose_seeds_all_failed(build):
@@ -269,16 +281,18 @@ def test_unfinished_configurations_are_left_out_and_counted(build, tmp_path, syn
     with pytest.raises(UserError, match=rf"no common configuration has ended in both; .*: {unfinished.folder}$"):
         compare_sweeps(first, summarize(unfinished))
     rows = tuple(replace(row, is_complete=row.number != 1) for row in first.rows)
-    found = compare_sweeps(first, replace(first, rows=rows))
-    assert (len(found.matching.pairs), found.matching.unfinished, found.matching.only_first) == (2, 1, 0)
+    result = compare_sweeps(first, replace(first, rows=rows))
+    assert (len(result.matching.pairs), result.matching.unfinished, result.matching.only_first) == (2, 1, 0)
 
 
 def test_values_of_lists_and_parts_are_matched(build):
     values = [{"model.dropout_sites": sites} for sites in (["attention"], ["attention", "residual"])]
     space = {"space": {"model.dropout_sites": {"grid": [["attention"], ["attention", "residual"]]}}}
-    found = compare_sweeps(build("lists", values=values, space=space), build("again", values=values[::-1], space=space))
-    assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(0, 1), (1, 0)]
-    assert found.matching.keys == ("model.dropout_sites",)
+    result = compare_sweeps(
+        build("lists", values=values, space=space), build("again", values=values[::-1], space=space)
+    )
+    assert list_pairs(result) == [(0, 1), (1, 0)]
+    assert result.matching.keys == ("model.dropout_sites",)
 
 
 def test_a_part_that_is_drawn_by_its_name_is_matched_with_the_fixed_one(build):
@@ -288,8 +302,8 @@ def test_a_part_that_is_drawn_by_its_name_is_matched_with_the_fixed_one(build):
         replace(row, values={"training.schedule": row.values["training.schedule"]["name"]}) for row in drawn.rows
     )
     fixed = build("fixed", values=[{}], space={"training.schedule": {"name": "cosine"}})
-    found = compare_sweeps(replace(drawn, rows=rows), fixed)
-    assert [(one.row.number, other.row.number) for one, other in found.matching.pairs] == [(1, 0)]
+    result = compare_sweeps(replace(drawn, rows=rows), fixed)
+    assert list_pairs(result) == [(1, 0)]
 
 
 def levels(number, seed, average, metric, lengths, step):
@@ -304,12 +318,13 @@ def test_configurations_without_their_failed_seeds_are_not_mixed(tmp_path, synth
     first = synthetic_sweep(tmp_path / "first", values, 8, levels, failed, spec={**spec, "task.vocabulary": 12})
     other = {"task.vocabulary": 12, "training.weight_decay": 0.02} if paired else {"task.vocabulary": 13}
     second = synthetic_sweep(tmp_path / "second", values, 8, levels, spec={**spec, **other})
-    one = compare_sweeps(summarize(first), summarize(second)).together[0]
-    assert one.outcome.paired == paired
+    comparison = compare_sweeps(summarize(first), summarize(second)).together[0]
+    assert comparison.outcome.paired == paired
     if paired:
-        assert (one.outcome.difference, one.first_median) == (0.0, one.second_median)
+        assert (comparison.outcome.difference, comparison.first_median) == (0.0, comparison.second_median)
     else:
-        assert math.isnan(one.outcome.difference) and "cannot be averaged without it" in str(one.outcome.reason)
+        assert math.isnan(comparison.outcome.difference)
+        assert "cannot be averaged without it" in str(comparison.outcome.reason)
 
 
 def test_unpaired_sweeps_are_better_by_their_medians(tmp_path, synthetic_sweep):

@@ -46,7 +46,7 @@ def results(unequal):
             key=lambda row: row.score,
         )
     )
-    rows = tuple(replace(row, rank=place) for place, row in enumerate(rows, start=1))
+    rows = tuple(replace(row, rank=rank) for rank, row in enumerate(rows, start=1))
     bands = {key: (every if key[0] in more else result).bands[key] for key in result.bands}
     recorded = {name: (every if name in more else result).recorded[name] for name in result.recorded}
     return result, replace(result, rows=rows, bands=bands, recorded=recorded)
@@ -57,8 +57,8 @@ def test_effects_are_those_of_the_seeds_that_all_have(results):
     equal, mixed = results
     assert mixed.has_unequal_seeds and not equal.has_unequal_seeds
     assert mixed.shared_seeds == {0, 1, 2, 3}
-    own = {row.number: row.score for row in mixed.rows}
-    assert own[0] > own[2], "the further seeds of #0 count in its own score"
+    scores = {row.number: row.score for row in mixed.rows}
+    assert scores[0] > scores[2], "the further seeds of #0 count in its own score"
     for effects in (compute_score_effects, compute_test_effects):
         (then,), (now,) = effects(equal), effects(mixed)
         assert now.correlation == then.correlation == 1.0
@@ -67,11 +67,13 @@ def test_effects_are_those_of_the_seeds_that_all_have(results):
 def test_pairs_are_of_shared_seeds(results):
     _, mixed = results
     numbers = {row.config_id: row.number for row in mixed.rows}
-    found = [one for one in compare_seeds(mixed) if one.question.group == "selection"]
-    assert found
-    for one in found:
-        more = [numbers[name] < 2 for name in (one.first, one.second)]
-        assert one.outcome.n == (8 if all(more) else 4) and one.unmatched == (4 if more[0] != more[1] else 0)
+    comparisons = [comparison for comparison in compare_seeds(mixed) if comparison.question.group == "selection"]
+    assert comparisons
+    for comparison in comparisons:
+        more = [numbers[name] < 2 for name in (comparison.first, comparison.second)]
+        assert comparison.outcome.n == (8 if all(more) else 4) and comparison.unmatched == (
+            4 if more[0] != more[1] else 0
+        )
 
 
 def test_a_configuration_that_gets_seeds_has_no_score_until_they_ended(unequal):
@@ -83,7 +85,7 @@ def test_a_configuration_that_gets_seeds_has_no_score_until_they_ended(unequal):
             state.apply(record)
     for seen in (state, SweepState.load(state.folder)):
         assert (seen.list_planned_seeds(name), seen.list_planned_seeds(other)) == ((0, 1, 2, 3, 4, 5), (0, 1, 2, 3))
-        assert [one.is_scored for one in seen.configurations.values()] == [False] + [True] * 8
+        assert [configuration.is_scored for configuration in seen.configurations.values()] == [False] + [True] * 8
         assert not seen.have_all_seeds_ended(seen.configurations[name]) and seen.end_status is None
     rows = {row.config_id: row for row in summarize(state).rows}
     assert rows[name].score is None and rows[other].score is not None

@@ -99,11 +99,11 @@ MEDIANS: dict[str, tuple[Callable[[np.random.Generator, int], Floats], float]] =
 def test_medians(n: int, name: str) -> None:
     draw, truth = MEDIANS[name]
     rng = np.random.default_rng(n)
-    found = [estimate_median(draw(rng, n)) for _ in range(1000)]
-    covered = [one.low <= truth <= one.high for one in found]
-    place = find_order_statistic(n)
-    assert place is not None and 0.95 <= compute_coverage(n, place) <= 0.993
-    within_three_points(covered, compute_coverage(n, place), or_more=name == "all or nothing")
+    intervals = [estimate_median(draw(rng, n)) for _ in range(1000)]
+    covered = [interval.low <= truth <= interval.high for interval in intervals]
+    order = find_order_statistic(n)
+    assert order is not None and 0.95 <= compute_coverage(n, order) <= 0.993
+    within_three_points(covered, compute_coverage(n, order), or_more=name == "all or nothing")
 
 
 @pytest.mark.parametrize("n", [6, 8, 20])
@@ -112,11 +112,13 @@ def test_the_seeds_of_claims(n: int) -> None:
     chosen = find_order_statistic(n)
     assert chosen is not None
     for share, truth in ((0.3, 0.0), (0.8, 1.0)):
-        found = [answer_median((rng.random(n) < share).astype(float), truth) for _ in range(800)]
-        within_three_points([one.low <= truth <= one.high for one in found], or_more=True)
-    found = [answer_median(rng.normal(size=n), 0.0) for _ in range(800)]
-    within_three_points([one.low <= 0 <= one.high for one in found], compute_coverage(n, chosen))
-    assert all((one.p > 0.05) == (one.low <= 0 <= one.high) for one in found), "the test is that of the interval"
+        answers = [answer_median((rng.random(n) < share).astype(float), truth) for _ in range(800)]
+        within_three_points([answer.low <= truth <= answer.high for answer in answers], or_more=True)
+    answers = [answer_median(rng.normal(size=n), 0.0) for _ in range(800)]
+    within_three_points([answer.low <= 0 <= answer.high for answer in answers], compute_coverage(n, chosen))
+    assert all((answer.p > 0.05) == (answer.low <= 0 <= answer.high) for answer in answers), (
+        "the test is that of the interval"
+    )
 
 
 # Sweeps ---------------------------------------------------------------------------------------------------------------
@@ -158,21 +160,21 @@ def grid_by_random(rng: np.random.Generator, n: int, effect: float) -> Sweep:
 def grid_alone(rng: np.random.Generator, n: int, effect: float) -> Sweep:
     """Norm by depth by width, n seeds that share their luck over configurations; `depth` has three values."""
     cells = [{"norm": norm, "depth": depth, "width": width} for norm in "ab" for depth in (1, 2, 3) for width in (8, 9)]
-    return summarize_seeds(rng, n, [(one, effect * ((one["norm"] == "b") + one["depth"])) for one in cells])
+    return summarize_seeds(rng, n, [(cell, effect * ((cell["norm"] == "b") + cell["depth"])) for cell in cells])
 
 
 def listed(rng: np.random.Generator, n: int, effect: float) -> Sweep:
     """Four configurations that differ in everything at once."""
     cells = [{"rate": 0.1 * i, "norm": "ab"[i % 2]} for i in range(4)]
-    return summarize_seeds(rng, n, [(one, effect * (3 * one["rate"] + (one["norm"] == "b"))) for one in cells])
+    return summarize_seeds(rng, n, [(cell, effect * (3 * cell["rate"] + (cell["norm"] == "b"))) for cell in cells])
 
 
 def summarize_seeds(rng: np.random.Generator, n: int, cells: list[tuple[dict[str, Any], float]]) -> Sweep:
     luck = rng.normal(size=n)
-    values = {f"c{i:02}": one for i, (one, _) in enumerate(cells)}
+    values = {f"c{i:02}": cell for i, (cell, _) in enumerate(cells)}
     noise = rng.normal(size=(len(cells), n))
     members = {f"c{i:02}": dict(enumerate((level + luck + noise[i]).tolist())) for i, (_, level) in enumerate(cells)}
-    scores: dict[str, float | None] = {name: float(np.median(list(one.values()))) for name, one in members.items()}
+    scores: dict[str, float | None] = {name: float(np.median(list(seeds.values()))) for name, seeds in members.items()}
     return values, scores, Design(kind="fixed", grid=frozenset(values["c00"])), members
 
 
@@ -181,22 +183,24 @@ def numbers(sweep: Sweep) -> Iterator[tuple[str, float, float, float]]:
     for effect in compute_effects(*sweep):
         if not math.isnan(effect.correlation):
             yield f"{effect.key}: correlation", effect.correlation, effect.low, effect.high
-        for one in effect.differences:
-            yield f"{effect.key}: {one.value} - {one.against}", one.median, one.low, one.high
+        for difference in effect.differences:
+            name = f"{effect.key}: {difference.value} - {difference.against}"
+            yield name, difference.median, difference.low, difference.high
 
 
 def truths(make: Callable[[np.random.Generator, int, float], Sweep], effect: float) -> dict[str, float]:
     """The numbers of a sweep so large that chance has no part in them."""
     values, scores, design, members = make(np.random.default_rng(0), 4001, effect)
     compared = {
-        c: {key: value for key, value in one.items() if design.compares_within_units(key)} for c, one in values.items()
+        c: {key: value for key, value in cell.items() if design.compares_within_units(key)}
+        for c, cell in values.items()
     }
-    found = {name: value for name, value, _, _ in numbers((compared, scores, design, members))}
-    for key in {key for one in values.values() for key in one if not design.compares_within_units(key)}:
-        sample = score_units({c: one for c, one in values.items() if key in one}, scores, design)
+    values_by_name = {name: value for name, value, _, _ in numbers((compared, scores, design, members))}
+    for key in {key for cell in values.values() for key in cell if not design.compares_within_units(key)}:
+        sample = score_units({c: cell for c, cell in values.items() if key in cell}, scores, design)
         pairs = np.array([(values[config][key], score) for config, score in sample])
-        found[f"{key}: correlation"] = float(compute_rank_correlations(pairs[None])[0])
-    return found
+        values_by_name[f"{key}: correlation"] = float(compute_rank_correlations(pairs[None])[0])
+    return values_by_name
 
 
 @pytest.mark.slow
@@ -220,12 +224,12 @@ def test_effects_of_sweeps(
                 covered.setdefault(name, []).append(low <= truth[name] <= high)
     assert len(covered) == keys and covered.keys() == truth.keys()
     within_units = make is not plain_random
-    place = find_order_statistic(n)
-    for name, found in covered.items():
-        assert len(found) > 0.9 * SAMPLES
+    order = find_order_statistic(n)
+    for name, hits in covered.items():
+        assert len(hits) > 0.9 * SAMPLES
         medians = within_units and ("-" in name or make is not grid_by_random)
-        nominal = compute_coverage(n, place) if medians and place is not None else 0.95
-        within_three_points(found, nominal, or_more=medians and "correlation" in name)
+        nominal = compute_coverage(n, order) if medians and order is not None else 0.95
+        within_three_points(hits, nominal, or_more=medians and "correlation" in name)
 
 
 def test_grid_points_of_a_draw_are_no_independent_configurations() -> None:
@@ -237,8 +241,8 @@ def test_grid_points_of_a_draw_are_no_independent_configurations() -> None:
         values = {f"c{i}": {"rate": rates[i // 4], "norm": "abcd"[i % 4]} for i in scores}
         draw = {f"c{i}": i // 4 for i in scores}
         design = Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"]))
-        for name, told in (("draws", design), ("configurations", None)):
-            rate, _ = compute_effects(values, {f"c{i}": score for i, score in scores.items()}, told)
+        for name, used_design in (("draws", design), ("configurations", None)):
+            rate, _ = compute_effects(values, {f"c{i}": score for i, score in scores.items()}, used_design)
             clear[name] += rate.low > 0 or rate.high < 0
     assert clear["draws"] / 100 <= 0.1 and clear["configurations"] / 100 >= 0.2
 
@@ -254,47 +258,51 @@ def test_slopes_with_the_others_held(n: int, effect: float) -> None:
     rng, design, covered = np.random.default_rng(n), Design(kind="random"), {}
 
     def slopes(sweep: Sweep) -> dict[tuple[str, str], Slope]:
-        return {(key, one.value): one for key, of in compute_partial_effects(*sweep[:3]).items() for one in of.slopes}
+        return {
+            (key, slope.value): slope for key, of in compute_partial_effects(*sweep[:3]).items() for slope in of.slopes
+        }
 
-    truth = {column: one.coefficient for column, one in slopes(sample(20_000)).items()}
+    truth = {column: slope.coefficient for column, slope in slopes(sample(20_000)).items()}
     for _ in range(SAMPLES):
-        for column, one in slopes(sample(n)).items():
-            if not math.isnan(one.low):
-                covered.setdefault(column, []).append(one.low <= truth[column] <= one.high)
+        for column, slope in slopes(sample(n)).items():
+            if not math.isnan(slope.low):
+                covered.setdefault(column, []).append(slope.low <= truth[column] <= slope.high)
     assert covered.keys() == truth.keys()
-    for found in covered.values():
-        within_three_points(found)
+    for hits in covered.values():
+        within_three_points(hits)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "labels"), [(3, "ab"), (6, "abcde"), (16, "ab")])
 def test_tests_within_units_reject_nothing_in_five_of_a_hundred(n: int, labels: str) -> None:
-    rng, found = np.random.default_rng(n), []
+    rng, rejected = np.random.default_rng(n), []
     for table in rng.normal(size=(240, n, len(labels))):
         units = [{(): {label: [score] for label, score in zip(labels, row, strict=True)}} for row in table]
-        found.append(compare_within(units, labels, False, "seeds").p <= 0.05)
-    assert np.mean(found) <= 0.05 + POINTS
-    assert n > 5 or not any(found)
+        rejected.append(compare_within(units, labels, False, "seeds").p <= 0.05)
+    assert np.mean(rejected) <= 0.05 + POINTS
+    assert n > 5 or not any(rejected)
 
 
 @pytest.mark.parametrize("n", [6, 24])
 def test_a_test_of_drawn_categories_rejects_nothing_in_five_of_a_hundred(n: int) -> None:
-    rng, found = np.random.default_rng(n), []
+    rng, rejected = np.random.default_rng(n), []
     values = {f"c{i}": {"norm": "aabbcc"[i] if i < 6 else "abc"[i % 3]} for i in range(n)}
     for scores in rng.normal(size=(240, n)):
         (norm,) = compute_effects(values, {f"c{i}": score for i, score in enumerate(scores.tolist())})
-        found.append(norm.p <= 0.05)
-    assert np.mean(found) <= 0.05 + POINTS
+        rejected.append(norm.p <= 0.05)
+    assert np.mean(rejected) <= 0.05 + POINTS
 
 
 @pytest.mark.parametrize("design", [Design(kind="adaptive"), Design(kind="random", survivors=True)])
 def test_an_adaptive_search_and_survivors_have_neither_interval_nor_test(design: Design) -> None:
     values, scores, _, _ = plain_random(np.random.default_rng(0), 40, 1.0)
-    values = {name: {**one, "norm": "ab"[i % 2]} for i, (name, one) in enumerate(values.items())}
+    values = {name: {**cell, "norm": "ab"[i % 2]} for i, (name, cell) in enumerate(values.items())}
     alone = compute_effects(values, scores, design)
-    slopes = [slope for one in compute_partial_effects(values, scores, design).values() for slope in one.slopes]
-    assert slopes and all(math.isnan(number) for one in (*alone, *slopes) for number in (one.low, one.high, one.p))
-    assert not all(math.isnan(one.correlation) for one in alone)
+    slopes = [slope for effect in compute_partial_effects(values, scores, design).values() for slope in effect.slopes]
+    assert slopes and all(
+        math.isnan(number) for effect in (*alone, *slopes) for number in (effect.low, effect.high, effect.p)
+    )
+    assert not all(math.isnan(effect.correlation) for effect in alone)
 
 
 def test_a_key_that_changes_speed_alone_has_no_interval_among_survivors_of_a_rung() -> None:

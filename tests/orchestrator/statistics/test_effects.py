@@ -47,7 +47,7 @@ def test_effects_find_what_was_planted() -> None:
     assert norm.p == pytest.approx(stats.kruskal(*groups.values()).pvalue)
     assert norm.p < 0.01
     assert (width.kind, list(width.medians), width.low < 0 < width.high) == ("numeric", ["16", "32"], True)
-    assert all(one.reason is None for one in (rate, norm, width))
+    assert all(effect.reason is None for effect in (rate, norm, width))
 
 
 def test_failed_configurations_are_dropped_and_counted_and_infinite_ones_rank_last() -> None:
@@ -64,7 +64,7 @@ def test_a_conditional_hyperparameter_is_judged_where_it_is() -> None:
     values, scores = planted(20)
     for name in list(values)[:8]:
         values[name]["clip"] = float(name[1:])
-    counts = {one.key: one.n for one in compute_effects(values, scores)}
+    counts = {effect.key: effect.n for effect in compute_effects(values, scores)}
     assert (counts["clip"], counts["rate"]) == (8, 20)
     clip = compute_partial_effects(values, scores)["clip"]
     assert clip.reason == "missing in some configurations" and not clip.slopes
@@ -100,17 +100,17 @@ def test_partial_effects_separate_what_moves_together() -> None:
     assert alone.key == "z" and alone.low > 0.5
     partial = compute_partial_effects(values, scores)
     assert list(partial) == ["z", "x", "norm"]
-    (z,), (row,), (norm,) = (one.slopes for one in partial.values())
+    (z,), (row,), (norm,) = (effect.slopes for effect in partial.values())
     assert z.low < 0 < z.high or abs(z.coefficient) < 0.2
     assert row.low > 0.5
     assert (norm.value, norm.low < 0 < norm.high) == ("b", True)
-    assert {one.n for one in partial.values()} == {60}
+    assert {effect.n for effect in partial.values()} == {60}
 
 
 def test_partial_effects_are_least_squares_on_ranks() -> None:
     values, scores = planted(30, seed=3)
     partial = compute_partial_effects(values, scores)
-    slopes = [slope for one in partial.values() for slope in one.slopes]
+    slopes = [slope for effect in partial.values() for slope in effect.slopes]
 
     def standard(column: list[float]) -> np.ndarray:
         ranks = stats.rankdata(column)
@@ -171,17 +171,17 @@ def test_tiny_samples_give_reasons_and_no_warnings(
     values: dict[str, dict[str, Any]], scores: dict[str, float | None], reason: str | None
 ) -> None:
     alone, partial = compute_effects(values, scores), compute_partial_effects(values, scores)
-    for one in alone:
-        if one.kind == "numeric" and math.isnan(one.low):
-            assert one.reason
-        if one.kind == "categorical" and math.isnan(one.p):
-            assert one.reason
+    for effect in alone:
+        if effect.kind == "numeric" and math.isnan(effect.low):
+            assert effect.reason
+        if effect.kind == "categorical" and math.isnan(effect.p):
+            assert effect.reason
     for held in partial.values():
         assert not held.slopes
         assert held.reason
         if reason is not None:
             assert held.reason == reason
-    assert [one.key for one in alone] == list(partial)
+    assert [effect.key for effect in alone] == list(partial)
 
 
 # What is independent of what ------------------------------------------------------------------------------------------
@@ -203,9 +203,10 @@ def test_grid_values_are_compared_within_each_draw_and_draws_are_counted() -> No
     values, scores, design = grid_of_draws()
     norm, rate = compute_effects(values, scores, design)
     assert (norm.unit, norm.n, norm.configurations, norm.test) == ("draws", 9, 27, "Friedman")
-    assert [(one.value, one.against, one.n) for one in norm.differences] == [("b", "a", 9), ("c", "a", 9)]
+    compared = [(difference.value, difference.against, difference.n) for difference in norm.differences]
+    assert compared == [("b", "a", 9), ("c", "a", 9)]
     assert [difference.median for difference in norm.differences] == pytest.approx([1.0, 2.0])
-    assert all(one.low > 0 for one in norm.differences) and norm.p < 1e-5
+    assert all(difference.low > 0 for difference in norm.differences) and norm.p < 1e-5
     assert (rate.n, rate.kind) == (9, "numeric")
     order = stats.spearmanr(range(9), [10.0 * (i * 4 % 9) + 0.1 * (i % 3) for i in range(9)]).statistic
     assert rate.correlation == pytest.approx(order) and rate.low < 0 < rate.high
@@ -216,7 +217,7 @@ def test_grid_values_are_compared_within_each_draw_and_draws_are_counted() -> No
 @given(st.lists(st.integers(-3, 3), min_size=6, max_size=24))
 def test_the_p_of_two_values_never_contradicts_its_interval(differences: list[int]) -> None:
     values = {f"{n}{value}": {"norm": value} for n in range(len(differences)) for value in "ab"}
-    scores = {f"{n}{value}": one * (value == "b") for n, one in enumerate(differences) for value in "ab"}
+    scores = {f"{n}{value}": difference * (value == "b") for n, difference in enumerate(differences) for value in "ab"}
     draw = {name: int(name[:-1]) for name in values}
     (norm,) = compute_effects(values, scores, Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"])))
     (difference,) = norm.differences
@@ -225,7 +226,10 @@ def test_the_p_of_two_values_never_contradicts_its_interval(differences: list[in
 
 def test_numbers_of_a_grid_are_correlated_within_each_draw() -> None:
     values, scores, design = grid_of_draws()
-    values = {name: {"depth": "abc".index(str(one["norm"])), "rate": one["rate"]} for name, one in values.items()}
+    values = {
+        name: {"depth": "abc".index(str(configuration["norm"])), "rate": configuration["rate"]}
+        for name, configuration in values.items()
+    }
     design = Design(kind="grid_by_random", draw=design.draw, grid=frozenset(["depth"]))
     depth, _ = compute_effects(values, scores, design)
     assert (depth.correlation, depth.low, depth.high, depth.n) == (1.0, 1.0, 1.0, 9)
@@ -241,8 +245,8 @@ def test_a_draw_without_a_score_at_one_grid_point_is_left_out_of_that_comparison
 
 def test_slopes_are_over_draws() -> None:
     values, scores, design = grid_of_draws(12)
-    for name, one in values.items():
-        one["other"] = design.draw[name] * 5 % 12
+    for name, configuration in values.items():
+        configuration["other"] = design.draw[name] * 5 % 12
     partial = compute_partial_effects(values, scores, design)
     assert partial["norm"].reason == "compared within draws"
     assert (partial["rate"].n, partial["other"].n) == (12, 12)
@@ -250,12 +254,12 @@ def test_slopes_are_over_draws() -> None:
 
 def test_a_list_is_compared_seed_by_seed() -> None:
     values = {"a": {"rate": 1, "norm": "x"}, "b": {"rate": 2, "norm": "x"}, "c": {"rate": 3, "norm": "y"}}
-    members = {name: {s: 10.0 * s + place for s in range(7)} for place, name in enumerate("abc")}
-    scores = {name: 30.0 + place for place, name in enumerate("abc")}
+    members = {name: {s: 10.0 * s + index for s in range(7)} for index, name in enumerate("abc")}
+    scores = {name: 30.0 + index for index, name in enumerate("abc")}
     members["c"][6] = nan
     rate, norm = compute_effects(values, scores, Design(kind="fixed"), members)
     assert (rate.unit, rate.n, rate.correlation, rate.low) == ("seeds", 6, 1.0, 1.0)
-    assert [one.n for one in rate.differences] == [7, 6] and not rate.matched
+    assert [difference.n for difference in rate.differences] == [7, 6] and not rate.matched
     (difference,) = norm.differences
     assert (difference.median, difference.low, difference.high) == (1.5, 1.5, 1.5)
     assert norm.test == "sign test" and norm.p == pytest.approx(stats.binomtest(6, 6).pvalue)
@@ -271,15 +275,15 @@ def test_no_test_where_a_value_has_one_configuration() -> None:
 
 def test_a_unit_whose_contexts_differ_by_opposite_infinities_has_no_difference() -> None:
     units = [{("A",): {"x": [1.0], "y": [inf]}, ("B",): {"x": [inf], "y": [1.0]}} for _ in range(6)]
-    found = compare_within(units, ["x", "y"], numeric=False, unit="seeds").differences[0]
-    assert (found.n, math.isnan(found.p), math.isnan(found.median)) == (0, True, True)
+    difference = compare_within(units, ["x", "y"], numeric=False, unit="seeds").differences[0]
+    assert (difference.n, math.isnan(difference.p), math.isnan(difference.median)) == (0, True, True)
 
 
 def test_friedman_of_one_order_in_all_units_allows_for_its_ties() -> None:
     many = list(map(float, range(200)))
     for row, orders in (([1.0, inf, inf], 3), ([1.0, 2.0, 3.0], 6), ([1.0, 1.0, 2.0, 2.0], 6), (many, inf)):
-        units = [{(): {str(place): [value] for place, value in enumerate(row)}} for _ in range(6)]
-        labels = [str(place) for place in range(len(row))]
+        units = [{(): {str(index): [value] for index, value in enumerate(row)}} for _ in range(6)]
+        labels = [str(index) for index in range(len(row))]
         assert compare_within(units, labels, numeric=False, unit="seeds").p == pytest.approx(orders**-5.0)
 
 
@@ -288,9 +292,9 @@ def test_a_value_of_which_every_seed_failed_does_not_hide_the_others() -> None:
     seeds = {"a": 0.5, "b": nan, "c": 0.4}
     members = {name: {seed: level + 0.001 * seed for seed in range(8)} for name, level in seeds.items()}
     scores = {"a": 0.5, "b": inf, "c": 0.4}
-    (found,) = compute_effects(values, scores, Design(kind="fixed"), members)
-    assert (found.matched, found.dropped, found.reason) == (True, 1, None)
-    (difference,) = found.differences
+    (effect,) = compute_effects(values, scores, Design(kind="fixed"), members)
+    assert (effect.matched, effect.dropped, effect.reason) == (True, 1, None)
+    (difference,) = effect.differences
     assert (difference.value, difference.median, difference.n) == ("0.2", pytest.approx(-0.1), 8)
 
 

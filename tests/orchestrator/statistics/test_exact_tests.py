@@ -29,7 +29,7 @@ def by_every_sign(differences: np.ndarray) -> float:
     ranks = stats.rankdata(np.abs(moved))
     seen = abs((np.sign(moved) * ranks).sum())
     sums = [abs((np.array(signs) * ranks).sum()) for signs in itertools.product((-1, 1), repeat=len(moved))]
-    return float(np.mean([found >= seen - 1e-9 for found in sums]))
+    return float(np.mean([other_sum >= seen - 1e-9 for other_sum in sums]))
 
 
 def by_every_deal(first: np.ndarray, second: np.ndarray) -> float:
@@ -44,20 +44,20 @@ def by_every_deal(first: np.ndarray, second: np.ndarray) -> float:
 @settings(max_examples=40)
 @given(st.lists(FEW_VALUES, min_size=0, max_size=8))
 def test_a_signed_rank_test_counts_every_assignment(values: list[float]) -> None:
-    found = compute_signed_rank_test(np.array(values))
-    assert found.p == pytest.approx(by_every_sign(np.array(values)))
+    result = compute_signed_rank_test(np.array(values))
+    assert result.p == pytest.approx(by_every_sign(np.array(values)))
     moved = sum(value != 0 for value in values)
-    assert found.smallest_p == min(1.0, 2.0 ** (1 - moved)) <= found.p
+    assert result.smallest_p == min(1.0, 2.0 ** (1 - moved)) <= result.p
 
 
 @settings(max_examples=40)
 @given(st.lists(FEW_VALUES, min_size=1, max_size=5), st.lists(FEW_VALUES, min_size=1, max_size=5))
 def test_a_rank_sum_test_counts_every_deal(first: list[float], second: list[float]) -> None:
     x, y = np.array(first), np.array(second)
-    found, other = compute_rank_sum_test(x, y), compute_rank_sum_test(y, x)
-    assert found.p == pytest.approx(by_every_deal(x, y))
-    assert other.p == pytest.approx(found.p)
-    assert 0 < found.smallest_p <= found.p + 1e-12
+    forward, swapped = compute_rank_sum_test(x, y), compute_rank_sum_test(y, x)
+    assert forward.p == pytest.approx(by_every_deal(x, y))
+    assert swapped.p == pytest.approx(forward.p)
+    assert 0 < forward.smallest_p <= forward.p + 1e-12
 
 
 @pytest.mark.parametrize("n", [2, 5, 9, 20])
@@ -72,9 +72,9 @@ def test_they_are_the_exact_tests_of_scipy(n: int) -> None:
 def test_signed_ranks_weigh_differences_by_their_size_and_not_by_their_sign_alone() -> None:
     """As many above zero as below it, but larger: the sign test sees nothing, Wilcoxon's signed-rank test does."""
     differences = np.array([*-np.arange(1.0, 8), *np.arange(10.0, 17)])
-    found = compute_signed_rank_test(np.array([*differences, 0.0, 0.0]))
+    result = compute_signed_rank_test(np.array([*differences, 0.0, 0.0]))
     assert stats.binomtest(7, 14).pvalue == 1.0
-    assert found.p == pytest.approx(stats.wilcoxon(differences, method="exact").pvalue) and found.p < 0.15
+    assert result.p == pytest.approx(stats.wilcoxon(differences, method="exact").pvalue) and result.p < 0.15
 
 
 def test_five_seeds_cannot_go_below_a_sixteenth() -> None:
@@ -106,9 +106,9 @@ def test_no_more_than_five_of_a_hundred_are_rejected_where_nothing_differs(n: in
     same = 0.5 * fate + 0.02 * noise
     apart = 0.5 * (rng.random((2, count, n)) < 0.3) + 0.02 * noise
     for x, y in (same, apart):
-        rejected = [compute_signed_rank_test(one).p <= 0.05 for one in x - y]
+        rejected = [compute_signed_rank_test(differences).p <= 0.05 for differences in x - y]
         assert np.mean(rejected) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / count)
-    rejected = [compute_rank_sum_test(one, other).p <= 0.05 for one, other in zip(*apart, strict=True)]
+    rejected = [compute_rank_sum_test(first, second).p <= 0.05 for first, second in zip(*apart, strict=True)]
     assert np.mean(rejected) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / count)
 
 

@@ -28,12 +28,12 @@ def test_a_median_over_seeds_by_finite_stand_ins(values: list[float], policy: st
     failed = sum(map(math.isnan, values))
     alive = [value for value in values if not math.isnan(value)]
     counted = [*alive, *[FAR[direction]] * failed] if policy == "worst" and direction in FAR else alive
-    found = summarize_seeds(values, policy, direction)
-    assert (found.seed_count, found.failed_count, found.value_count) == (len(values), failed, len(counted))
+    summary = summarize_seeds(values, policy, direction)
+    assert (summary.seed_count, summary.failed_count, summary.value_count) == (len(values), failed, len(counted))
     if not alive:
-        assert np.isnan(found.quartiles).all()
+        assert np.isnan(summary.quartiles).all()
         return
-    for got, fraction in zip(found.quartiles, (0.25, 0.5, 0.75), strict=True):
+    for got, fraction in zip(summary.quartiles, (0.25, 0.5, 0.75), strict=True):
         expected = np.quantile(counted, fraction)
         assert got == (math.copysign(math.inf, expected) if abs(expected) > 1e10 else pytest.approx(expected))
 
@@ -42,17 +42,17 @@ def test_a_median_over_seeds_by_finite_stand_ins(values: list[float], policy: st
 def test_a_score_is_that_median_unless_the_configuration_failed(
     values: list[float], policy: str, direction: str
 ) -> None:
-    found = score_seeds(values, policy, direction)
+    score = score_seeds(values, policy, direction)
     shown = summarize_seeds(values, policy, direction)
     lost = sum(map(math.isnan, values))
-    assert found.is_failed == (lost == len(values) or (policy == "fail" and lost > 0))
-    assert (found.seed_count, found.failed_count) == (len(values), lost)
-    if not found.is_failed:
-        assert found == shown
+    assert score.is_failed == (lost == len(values) or (policy == "fail" and lost > 0))
+    assert (score.seed_count, score.failed_count) == (len(values), lost)
+    if not score.is_failed:
+        assert score == shown
     elif policy == "fail":
-        assert np.isnan(found.quartiles).all()
+        assert np.isnan(score.quartiles).all()
     else:
-        assert set(found.quartiles) == {math.inf if direction == "minimize" else -math.inf}
+        assert set(score.quartiles) == {math.inf if direction == "minimize" else -math.inf}
 
 
 @pytest.mark.parametrize("policy", POLICIES)

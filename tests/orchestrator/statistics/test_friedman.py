@@ -22,10 +22,10 @@ GRASS = """4 3 2 1
 
 def test_the_example_of_conover():
     values = np.array([[float(word) for word in line.split()] for line in GRASS.splitlines()])
-    found = rule_out_treatments(values, 0.05)
-    assert found.rank_sums.tolist() == [38.0, 23.5, 24.5, 34.0]
-    assert found.p == pytest.approx(0.0440, abs=1e-4)
-    assert found.stays.tolist() == [False, True, True, True], "the critical difference is 11.48"
+    result = rule_out_treatments(values, 0.05)
+    assert result.rank_sums.tolist() == [38.0, 23.5, 24.5, 34.0]
+    assert result.p == pytest.approx(0.0440, abs=1e-4)
+    assert result.stays.tolist() == [False, True, True, True], "the critical difference is 11.48"
 
 
 @pytest.mark.parametrize("blocks", [3, 8])
@@ -36,8 +36,8 @@ def test_p_is_that_of_scipy_also_with_ties(blocks):
 
 def test_two_are_compared_by_signed_ranks():
     values = np.stack([np.arange(6.0), np.arange(6.0) + 1 + np.arange(6) / 10], axis=1)
-    found = rule_out_treatments(values, 0.05)
-    assert found.p == pytest.approx(2 / 2**6) and found.stays.tolist() == [True, False]
+    result = rule_out_treatments(values, 0.05)
+    assert result.p == pytest.approx(2 / 2**6) and result.stays.tolist() == [True, False]
     assert rule_out_treatments(values[:, ::-1], 0.05).stays.tolist() == [False, True]
     assert rule_out_treatments(values[:5], 0.05).stays.all(), "five pairs cannot decide at this level"
 

@@ -25,9 +25,9 @@ from orchestrator.statistics.effects.importance import compute_importances
 def test_importance_says_why_it_is_missing(count, keys, score, reason):
     rng = np.random.default_rng(0)
     values = {f"c{n}": {key: float(rng.random()) for key in keys} for n in range(count)}
-    found = compute_importances(values, {name: score(n) for n, name in enumerate(values)})
-    assert all(math.isnan(one.share) for one in found.values())
-    assert {one.reason for one in found.values()} == ({reason} if reason else set())
+    importances = compute_importances(values, {name: score(n) for n, name in enumerate(values)})
+    assert all(math.isnan(importance.share) for importance in importances.values())
+    assert {importance.reason for importance in importances.values()} == ({reason} if reason else set())
 
 
 def test_importance_leaves_out_what_cannot_be_compared_and_takes_infinite_scores():
@@ -35,9 +35,12 @@ def test_importance_leaves_out_what_cannot_be_compared_and_takes_infinite_scores
     values = {
         f"c{n}": {"x": n % 10, "same": 3, "kind": "abc"[n % 3]} | ({"some": n} if n % 2 else {}) for n in range(30)
     }
-    scores = {name: math.inf if one["x"] == 9 else one["x"] + 0.1 * rng.normal() for name, one in values.items()}
-    found = compute_importances(values, {**scores, "c0": None})
-    assert found["same"].reason == "constant"
-    assert found["some"].reason == "missing in some configurations"
-    assert found["x"].share > 0.8 and found["x"].n == 29
-    assert found["kind"].share == pytest.approx(1 - found["x"].share)
+    scores = {
+        name: math.inf if configuration["x"] == 9 else configuration["x"] + 0.1 * rng.normal()
+        for name, configuration in values.items()
+    }
+    importances = compute_importances(values, {**scores, "c0": None})
+    assert importances["same"].reason == "constant"
+    assert importances["some"].reason == "missing in some configurations"
+    assert importances["x"].share > 0.8 and importances["x"].n == 29
+    assert importances["kind"].share == pytest.approx(1 - importances["x"].share)

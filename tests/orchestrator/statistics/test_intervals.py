@@ -82,12 +82,12 @@ def test_spearman_of_too_few(n: int) -> None:
 @pytest.mark.parametrize("n", range(6, 65))
 def test_a_medians_interval_goes_with_the_sign_test(n: int) -> None:
     """It excludes 0 for as many values on one side as the sign test rejects, and no fewer."""
-    place = find_order_statistic(n)
-    assert place is not None and compute_coverage(n, place) >= 0.95 > compute_coverage(n, place + 1)
+    order = find_order_statistic(n)
+    assert order is not None and compute_coverage(n, order) >= 0.95 > compute_coverage(n, order + 1)
     for below in range(n + 1):
-        found = estimate_median([-1.0 - i for i in range(below)] + [1.0 + i for i in range(n - below)])
-        assert found.reason is None
-        assert (found.low > 0 or found.high < 0) == (stats.binomtest(below, n).pvalue <= 0.05)
+        interval = estimate_median([-1.0 - i for i in range(below)] + [1.0 + i for i in range(n - below)])
+        assert interval.reason is None
+        assert (interval.low > 0 or interval.high < 0) == (stats.binomtest(below, n).pvalue <= 0.05)
 
 
 def ends(values: Iterable[float]) -> tuple[float, float]:

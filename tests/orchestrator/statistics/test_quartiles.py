@@ -17,15 +17,15 @@ numbers = finite | st.sampled_from([math.inf, -math.inf])
 def by_hand(values: list[float], fraction: float, worst: float) -> float:
     """The usual interpolation between two neighbours; the infinite one, or the worse of two, where it has no sense."""
     ordered = sorted(values)
-    place = fraction * (len(ordered) - 1)
-    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+    position = fraction * (len(ordered) - 1)
+    low, high = ordered[math.floor(position)], ordered[math.ceil(position)]
     if low == high:
         return low
     if math.isinf(low) and math.isinf(high):
         return worst
     if math.isinf(low) or math.isinf(high):
         return low if math.isinf(low) else high
-    return low + (high - low) * (place - math.floor(place))
+    return low + (high - low) * (position - math.floor(position))
 
 
 @given(st.lists(finite, min_size=1, max_size=12))

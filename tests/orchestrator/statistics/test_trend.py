@@ -12,8 +12,8 @@ def test_the_trend_follows_a_bend_that_a_correlation_does_not_see():
     x = np.linspace(0, 1, 80)
     y = (x - 0.5) ** 2
     bins = compute_binned_medians(x, y)
-    assert len(bins) == 8 and sum(one.n for one in bins) == 80
-    medians = [one.median for one in bins]
+    assert len(bins) == 8 and sum(trend_bin.n for trend_bin in bins) == 80
+    medians = [trend_bin.median for trend_bin in bins]
     assert medians[0] > medians[3] < medians[7] and medians == sorted(medians[:4], reverse=True) + sorted(medians[4:])
     inside = y[:10]
     assert (bins[0].x, bins[0].median) == (pytest.approx(np.median(x[:10])), pytest.approx(np.median(inside)))
@@ -23,4 +23,4 @@ def test_the_trend_follows_a_bend_that_a_correlation_does_not_see():
 def test_equal_values_share_a_bin_and_few_have_none():
     assert compute_binned_medians([1, 2, 3], [1, 2, 3]) == [] == compute_binned_medians([5] * 40, range(40))
     bins = compute_binned_medians([1] * 30 + [2] * 10, [math.inf] * 3 + [1.0] * 27 + [2.0] * 9 + [math.nan])
-    assert [(one.x, one.median, one.n) for one in bins] == [(1, 1.0, 30), (2, 2.0, 9)]
+    assert [(trend_bin.x, trend_bin.median, trend_bin.n) for trend_bin in bins] == [(1, 1.0, 30), (2, 2.0, 9)]

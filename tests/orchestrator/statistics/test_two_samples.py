@@ -20,31 +20,33 @@ WITH_INFINITE = st.sampled_from([0.0, 1.0, 2.5, inf])
 def test_a_comparison_of_pairs_by_hand() -> None:
     first = np.array([0.1, 0.5, 0.3, 0.9, 0.2, 0.7])
     second = np.array([0.3, 0.4, 0.7, 1.9, 0.2, 1.0])
-    found = compare_pairs(first, second)
-    assert (found.n, found.n_second, found.paired) == (6, None, True)
-    assert found.difference == pytest.approx(-0.25)
-    assert found.mean == pytest.approx(-1.8 / 6)
-    assert (found.low, found.high) == pytest.approx((-1.0, 0.1))
-    assert found.level == pytest.approx(1 - 2 / 64)
-    assert (found.first_smaller_count, found.second_smaller_count, found.ties) == (4, 1, 1)
-    assert found.p == stats.binomtest(2, 6).pvalue  # the tie counts against the four
-    assert found.smallest_p == 2**-5
-    assert found.reason is None
+    comparison = compare_pairs(first, second)
+    assert (comparison.n, comparison.n_second, comparison.paired) == (6, None, True)
+    assert comparison.difference == pytest.approx(-0.25)
+    assert comparison.mean == pytest.approx(-1.8 / 6)
+    assert (comparison.low, comparison.high) == pytest.approx((-1.0, 0.1))
+    assert comparison.level == pytest.approx(1 - 2 / 64)
+    assert (comparison.first_smaller_count, comparison.second_smaller_count, comparison.ties) == (4, 1, 1)
+    assert comparison.p == stats.binomtest(2, 6).pvalue  # the tie counts against the four
+    assert comparison.smallest_p == 2**-5
+    assert comparison.reason is None
 
 
 @settings(max_examples=100)
 @given(st.lists(st.integers(-2, 5), min_size=6, max_size=40))
 def test_p_and_interval_never_contradict_each_other(differences: list[int]) -> None:
-    found = compare_pairs(np.array(differences, dtype=float), np.zeros(len(differences)))
-    assert (found.p <= 0.05) == (found.low > 0 or found.high < 0)
+    comparison = compare_pairs(np.array(differences, dtype=float), np.zeros(len(differences)))
+    assert (comparison.p <= 0.05) == (comparison.low > 0 or comparison.high < 0)
     if 0 not in differences:
-        assert found.p == pytest.approx(stats.binomtest(sum(one < 0 for one in differences), found.n).pvalue)
+        assert comparison.p == pytest.approx(
+            stats.binomtest(sum(difference < 0 for difference in differences), comparison.n).pvalue
+        )
 
 
-def same(one: TwoSamples, other: TwoSamples) -> bool:
+def same(first: TwoSamples, second: TwoSamples) -> bool:
     """Whether two comparisons are equal but for rounding."""
-    numbers = [[value for value in vars(of).values() if isinstance(value, float)] for of in (one, other)]
-    return numbers[0] == pytest.approx(numbers[1], nan_ok=True) and one.reason == other.reason
+    numbers = [[value for value in vars(of).values() if isinstance(value, float)] for of in (first, second)]
+    return numbers[0] == pytest.approx(numbers[1], nan_ok=True) and first.reason == second.reason
 
 
 @settings(max_examples=40)
@@ -52,19 +54,20 @@ def same(one: TwoSamples, other: TwoSamples) -> bool:
 def test_swapping_flips_signs_and_neither_order_nor_a_common_shift_matters(pairs, shift, random) -> None:  # type: ignore[no-untyped-def]
     x, y = np.array(pairs, dtype=float).T
     for compare in (compare_pairs, compare_groups):
-        found, swapped = compare(x, y), compare(y, x)
-        assert (swapped.difference, swapped.mean) == pytest.approx((-found.difference, -found.mean))
-        assert (swapped.p, swapped.smallest_p) == pytest.approx((found.p, found.smallest_p))
-        assert swapped.first_smaller_count == found.second_smaller_count
-        assert swapped.second_smaller_count == found.first_smaller_count
-        if not math.isnan(found.low):
-            assert (swapped.low, swapped.high) == (-found.high, -found.low)
+        comparison, swapped = compare(x, y), compare(y, x)
+        assert (swapped.difference, swapped.mean) == pytest.approx((-comparison.difference, -comparison.mean))
+        assert (swapped.p, swapped.smallest_p) == pytest.approx((comparison.p, comparison.smallest_p))
+        assert swapped.first_smaller_count == comparison.second_smaller_count
+        assert swapped.second_smaller_count == comparison.first_smaller_count
+        if not math.isnan(comparison.low):
+            assert (swapped.low, swapped.high) == (-comparison.high, -comparison.low)
         moved = compare(x + shift, y + shift)
-        assert same(moved, found)
+        assert same(moved, comparison)
         if compare is compare_pairs:  # a constant on one side moves the difference and its ends by it
             moved = compare(x + shift, y)
-            assert moved.difference == found.difference + shift
-            assert math.isnan(found.low) or (moved.low, moved.high) == (found.low + shift, found.high + shift)
+            assert moved.difference == comparison.difference + shift
+            interval = (comparison.low + shift, comparison.high + shift)
+            assert math.isnan(comparison.low) or (moved.low, moved.high) == interval
     shuffled = random.sample(pairs, len(pairs))
     assert same(compare_pairs(*np.array(shuffled, dtype=float).T), compare_pairs(x, y))
 
@@ -73,23 +76,23 @@ def test_swapping_flips_signs_and_neither_order_nor_a_common_shift_matters(pairs
 @given(st.lists(st.tuples(WITH_INFINITE, WITH_INFINITE), min_size=1, max_size=9))
 def test_infinite_differences_rank_and_never_become_nan(pairs: list[tuple[float, float]]) -> None:
     x, y = np.array(pairs).T
-    found, swapped = compare_pairs(x, y), compare_pairs(y, x)
-    assert found.p == pytest.approx(swapped.p) and found.first_smaller_count == swapped.second_smaller_count
-    assert math.isnan(found.difference) or found.difference == -swapped.difference
-    assert found.ties == sum(one == other for one, other in pairs)
+    comparison, swapped = compare_pairs(x, y), compare_pairs(y, x)
+    assert comparison.p == pytest.approx(swapped.p) and comparison.first_smaller_count == swapped.second_smaller_count
+    assert math.isnan(comparison.difference) or comparison.difference == -swapped.difference
+    assert comparison.ties == sum(first == second for first, second in pairs)
     finite = np.nan_to_num(x, posinf=1e30), np.nan_to_num(y, posinf=1e30)
-    assert found.p == pytest.approx(compare_pairs(*finite).p)  # infinite is only very large
+    assert comparison.p == pytest.approx(compare_pairs(*finite).p)  # infinite is only very large
     groups = compare_groups(x, y)
     assert groups.p == pytest.approx(compare_groups(*finite).p)
 
 
 @pytest.mark.parametrize("n", range(1, 6))
 def test_few_pairs_have_no_interval_and_say_so(n: int) -> None:
-    found = compare_pairs(np.zeros(n), np.arange(1.0, n + 1))
-    assert math.isnan(found.low) and math.isnan(found.level)
+    comparison = compare_pairs(np.zeros(n), np.arange(1.0, n + 1))
+    assert math.isnan(comparison.low) and math.isnan(comparison.level)
     few = "1 pair of seeds is" if n == 1 else f"{n} pairs of seeds are"
-    assert found.reason == f"{few} too few for an interval (at least 6)"
-    assert found.p == found.smallest_p == 2.0 ** (1 - n)
+    assert comparison.reason == f"{few} too few for an interval (at least 6)"
+    assert comparison.p == comparison.smallest_p == 2.0 ** (1 - n)
 
 
 def test_no_seeds_are_no_error() -> None:
@@ -99,9 +102,9 @@ def test_no_seeds_are_no_error() -> None:
 
 
 def test_groups_have_a_difference_of_medians_and_no_interval() -> None:
-    found = compare_groups(np.array([1.0, 2.0, 9.0]), np.array([4.0, 5.0, 6.0, 8.0]))
-    assert (found.n, found.n_second, found.paired) == (3, 4, False)
-    assert found.difference == -3.5 and found.mean == pytest.approx(4 - 5.75)
-    assert math.isnan(found.low) and "without assumptions" in str(found.reason)
-    assert found.p == pytest.approx(stats.mannwhitneyu([1, 2, 9], [4, 5, 6, 8], method="exact").pvalue)
+    comparison = compare_groups(np.array([1.0, 2.0, 9.0]), np.array([4.0, 5.0, 6.0, 8.0]))
+    assert (comparison.n, comparison.n_second, comparison.paired) == (3, 4, False)
+    assert comparison.difference == -3.5 and comparison.mean == pytest.approx(4 - 5.75)
+    assert math.isnan(comparison.low) and "without assumptions" in str(comparison.reason)
+    assert comparison.p == pytest.approx(stats.mannwhitneyu([1, 2, 9], [4, 5, 6, 8], method="exact").pvalue)
     assert compare_groups(np.array([inf]), np.array([inf])).difference == 0
