@@ -161,11 +161,13 @@ def build_sweep(
             objective = read_objective(state.spec)
             rows = score_members(read_curves(state), objective, state.list_packed_seeds())
             scores = score_configurations(rows, objective)
-            for config_id, one in scores.items():
+            for config_id, summary in scores.items():
                 number = state.configurations[config_id].number
-                score = None if one.is_failed else one.median
-                ledger.append("score", config_id=config_id, number=number, score=score, seeds_failed=one.failed_count)
-            succeeded = any(not one.is_failed for one in scores.values())
+                score = None if summary.is_failed else summary.median
+                ledger.append(
+                    "score", config_id=config_id, number=number, score=score, seeds_failed=summary.failed_count
+                )
+            succeeded = any(not summary.is_failed for summary in scores.values())
             ledger.append("end", status="complete" if succeeded else "failed", message="")
     return SweepState.load(folder)
 
@@ -256,11 +258,11 @@ TRAINED: dict[str, Any] = {
 @pytest.fixture(scope="session")
 def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = parse_sweep(dump_yaml(TRAINED), "the tests")
-    said = io.StringIO()
+    output = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
-        outcome = run_sweep(spec, tmp_path_factory.mktemp("trained"), Console(file=said))
-    assert outcome.exit_code == 0, said.getvalue()
+        outcome = run_sweep(spec, tmp_path_factory.mktemp("trained"), Console(file=output))
+    assert outcome.exit_code == 0, output.getvalue()
     return outcome.folder
 
 
@@ -273,14 +275,14 @@ def trained_sweep(_trained: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The matplotlib figures that would be saved, by file name, instead of files."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
 
     def save(path: Path, draw: Callable[[], Any], *facts: Any) -> Path:
-        found[path.name] = draw()
+        figures[path.name] = draw()
         return path
 
     monkeypatch.setattr(drawing, "save_figure", save)
-    return found
+    return figures
 
 
 ADDITION: dict[str, Any] = {

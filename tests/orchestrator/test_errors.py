@@ -39,7 +39,7 @@ def test_damage_ends_with_what_to_do() -> None:
 
 def test_damage_begins_with_file_and_line() -> None:
     error = errors.DamagedLedger(Path("sweeps/a/events.jsonl"), 7, "the line does not match its checksum")
-    said, hint = str(error).splitlines()
-    assert said == "sweeps/a/events.jsonl:7: the line does not match its checksum"
+    message, hint = str(error).splitlines()
+    assert message == "sweeps/a/events.jsonl:7: the line does not match its checksum"
     assert hint.endswith("lengthwise repair sweeps/a")
     assert (error.path, error.line) == (Path("sweeps/a/events.jsonl"), 7)

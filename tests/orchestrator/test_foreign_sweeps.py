@@ -69,7 +69,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def rewrite(folder: Path, original: Path, change: Callable[[Record], Any]) -> None:
     """Write the ledger with the fields of every record as `change` gives them, checksums and all."""
     records = read_records(original)
-    lines = [encode_record(Record(one.seq, one.time, one.kind, change(one))) for one in records]
+    lines = [encode_record(Record(record.seq, record.time, record.kind, change(record))) for record in records]
     (folder / LEDGER_FILE).write_bytes(b"".join(lines))
 
 
@@ -89,24 +89,28 @@ def test_a_specification_that_takes_minutes_to_parse_is_damage(folder: Path, ori
     (first, *_) = read_records(original)
     search = {**first.fields["spec"]["search"], "listed": [{"training.learning_rate": 0.01}] * 100_000}
     spec = {**first.fields["spec"], "search": search}
-    rewrite(folder, original, lambda one: {**one.fields, "spec": spec} if one == first else one.fields)
+    rewrite(folder, original, lambda record: {**record.fields, "spec": spec} if record == first else record.fields)
     with pytest.raises(DamagedLedger, match=f"allowed: at most {MAX_RECORDED_BYTES} bytes"):
         run_and_resume.resume_sweep(folder, Console(file=io.StringIO()), ["resources.scheduler=inline"])
 
 
 def test_a_missing_field_is_named_with_its_line(folder: Path, original: Path) -> None:
     records = read_records(original)
-    for first in {one.kind: one for one in reversed(records)}.values():
+    for first in {record.kind: record for record in reversed(records)}.values():
         for field in RECORD_KINDS[first.kind]:
             fields = {name: value for name, value in first.fields.items() if name != field}
-            rewrite(folder, original, lambda one, seq=first.seq, less=fields: less if one.seq == seq else one.fields)
+            rewrite(
+                folder,
+                original,
+                lambda record, seq=first.seq, less=fields: less if record.seq == seq else record.fields,
+            )
             with pytest.raises(DamagedLedger, match=rf"^{folder / LEDGER_FILE}:{first.seq + 1}: .*{field}"):
                 SweepState.load(folder)
 
 
 @BOTH
 def test_fields_of_newer_versions_are_left_alone(folder: Path, original: Path) -> None:
-    rewrite(folder, original, lambda one: {**one.fields, "newer": {"anything": [1, None]}})
+    rewrite(folder, original, lambda record: {**record.fields, "newer": {"anything": [1, None]}})
     assert SweepState.load(folder).configurations.keys() == SweepState.load(original).configurations.keys()
     for read in read_by(folder):
         read()
@@ -114,13 +118,13 @@ def test_fields_of_newer_versions_are_left_alone(folder: Path, original: Path) -
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_paths_stay_in_the_sweep_folder(folder: Path, original: Path, path: str) -> None:
-    def weights(one: Record) -> Any:
-        kept = one.fields.get("weights")
-        return one.fields if not kept else {**one.fields, "weights": [{**kept[0], "name": path}, *kept[1:]]}
+    def weights(record: Record) -> Any:
+        kept = record.fields.get("weights")
+        return record.fields if not kept else {**record.fields, "weights": [{**kept[0], "name": path}, *kept[1:]]}
 
     changes: list[Callable[[Record], Any]] = [
         weights,
-        lambda one: {**one.fields, "file": path} if one.kind == "evaluation" else one.fields,
+        lambda record: {**record.fields, "file": path} if record.kind == "evaluation" else record.fields,
     ]
     for change in changes:
         rewrite(folder, original, change)
@@ -133,8 +137,8 @@ def test_paths_stay_in_the_sweep_folder(folder: Path, original: Path, path: str)
 def test_no_figure_is_written_outside(folder: Path, original: Path, name: str) -> None:
     (first, *_) = SweepState.load(original).configurations
 
-    def change(one: Record) -> Any:
-        return json.loads(json.dumps(one.fields).replace(json.dumps(first), json.dumps(name)))
+    def change(record: Record) -> Any:
+        return json.loads(json.dumps(record.fields).replace(json.dumps(first), json.dumps(name)))
 
     rewrite(folder, original, change)
     before = {path for path in folder.parent.rglob("*") if folder not in path.parents}
@@ -172,7 +176,7 @@ ODD: list[Callable[[Path], Any]] = [puts_link, os.mkfifo, puts_socket, Path.mkdi
 
 
 @pytest.mark.timeout(60)  # whoever opens a pipe waits for ever
-@pytest.mark.parametrize("put_odd", ODD, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("put_odd", ODD, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("name", IN_PLACE_FILES)
 def test_files_that_are_opened_in_place_are_regular(
     folder: Path, original: Path, name: str, put_odd: Callable[[Path], Any]
@@ -263,9 +267,9 @@ def test_links_within_the_folder_and_to_it_are_good(folder: Path, original: Path
     (folder / "curves").symlink_to("parts")
     link = folder.parent / "link"
     link.symlink_to(folder)
-    for place in (folder, link, Path(os.path.relpath(link))):
-        assert len(read_curves(SweepState.load(place))) == len(read_curves(SweepState.load(original)))
-        Ledger.open(place).close()
+    for path in (folder, link, Path(os.path.relpath(link))):
+        assert len(read_curves(SweepState.load(path))) == len(read_curves(SweepState.load(original)))
+        Ledger.open(path).close()
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"nonsense" * 100], ids=repr)
@@ -274,7 +278,11 @@ def test_curves_that_are_no_curves_are_named(folder: Path, original: Path, conte
     part.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
     named = f"curves/{part.name}"
-    rewrite(folder, original, lambda one: one.fields | ({"sha256": digest} if one.fields.get("file") == named else {}))
+    rewrite(
+        folder,
+        original,
+        lambda record: record.fields | ({"sha256": digest} if record.fields.get("file") == named else {}),
+    )
     with pytest.raises(DamagedCurves, match=part.name):
         read_curves(SweepState.load(folder))
 

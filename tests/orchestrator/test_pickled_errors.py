@@ -52,14 +52,14 @@ def classes() -> list[type[BaseException]]:
 
 
 def test_every_exception_survives_pickling() -> None:
-    found = classes()
-    assert {*MADE_OF, errors.UserError, trainers.errors.PackError, trainers.errors.CheckpointError} <= {*found}
-    assert len(found) > 20
-    for kind in found:
-        one = kind(*MADE_OF.get(kind, ("something is wrong: 3; allowed: 2",)))
-        again = pickle.loads(pickle.dumps(one))
-        assert type(again) is kind and str(again) == str(one) and vars(again) == vars(one), kind
-        assert str(one), kind
+    kinds = classes()
+    assert {*MADE_OF, errors.UserError, trainers.errors.PackError, trainers.errors.CheckpointError} <= {*kinds}
+    assert len(kinds) > 20
+    for kind in kinds:
+        error = kind(*MADE_OF.get(kind, ("something is wrong: 3; allowed: 2",)))
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is kind and str(again) == str(error) and vars(again) == vars(error), kind
+        assert str(error), kind
 
 
 def test_what_is_absent_stays_the_one_that_it_is() -> None:

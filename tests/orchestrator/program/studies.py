@@ -64,7 +64,7 @@ class Study:
     """The folder of a study, in which sweeps are run in this process."""
 
     folder: Path
-    said: str = ""  # what the last run has printed
+    output: str = ""  # of the last run
 
     def write(self, code: str | None = None, /, name: str = "train.py", **changes: Any) -> Path:
         """Write the script and the sweep file, in which values of dotted keys (`a__b`) are changed."""
@@ -96,7 +96,7 @@ class Study:
             run(Console(file=file, width=300))
         except EqualFailures as error:
             file.write(str(error))
-        self.said = file.getvalue()
+        self.output = file.getvalue()
         return SweepState.load(self.folder / "runs" / name)
 
     def member(self, state: SweepState) -> Path:
@@ -126,7 +126,7 @@ def wait_until(is_true: Callable[[], object], seconds: float = 60.0) -> None:
 
 def assert_equal_curves(state: SweepState, other: SweepState) -> None:
     keys = ["config_id", "seed", "step", "average", "metric", "length"]
-    tables = [read_curves(one).sort_values(keys).reset_index(drop=True) for one in (state, other)]
+    tables = [read_curves(each).sort_values(keys).reset_index(drop=True) for each in (state, other)]
     for table in tables:
         assert not table.duplicated(keys).any()
     assert tables[0].equals(tables[1])

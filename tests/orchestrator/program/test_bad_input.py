@@ -76,10 +76,10 @@ def problems(study: Study) -> list[tuple[str, str, str]]:
 def test_mistake(changes, key, line, words, study: Study, own_code_forgotten) -> None:
     study.write(**changes)
     (study.folder / "mine.py").write_text(FUNCTION)
-    found = problems(study)
-    assert [one[0] for one in found] == [key], found
-    assert found[0][1].startswith(line)
-    assert all(word in found[0][2] for word in words), found[0][2]
+    reported = problems(study)
+    assert [problem[0] for problem in reported] == [key], reported
+    assert reported[0][1].startswith(line)
+    assert all(word in reported[0][2] for word in words), reported[0][2]
 
 
 def test_lengths_of_a_metric_of_its_own(study: Study) -> None:

@@ -66,7 +66,7 @@ def test_a_default_that_changes_between_attempts(study: Study) -> None:
     path = study.folder / "train.py"
     path.write_text(path.read_text().replace('print("begins', 'begun = step\nprint("begins'))
     state = study.run()
-    assert state.end_status == "complete", study.said
+    assert state.end_status == "complete", study.output
     counts = list_program_defaults(state.packs.values())["dropout"]
     assert len(counts) == 2
     (pack,) = state.packs.values()

@@ -146,7 +146,9 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, PackState]:
         patch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
         patch.setattr("orchestrator.program.member_run._MAX_IDLE_RESTARTS", IDLE_RESTARTS)
         state = study.run()
-    names = {found.config_id: found.values["config.name"] for found in state.configurations.values()}
+    names = {
+        configuration.config_id: configuration.values["config.name"] for configuration in state.configurations.values()
+    }
     return {names[pack.members[0][0]]: pack for pack in state.packs.values()}
 
 

@@ -47,7 +47,7 @@ def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
     assert "continue with" not in rows
 
     # The end of `run`, and what MLflow shows, agree with it.
-    *_, diverged, crashed, retry, _, end = study.said.splitlines()
+    *_, diverged, crashed, retry, _, end = study.output.splitlines()
     assert rows["diverged"] in diverged and rows["crashed"] in crashed
     assert f"lengthwise resume {state.folder} --retry-failed" in retry and retry.endswith(rows["retry crashed"])
     assert re.findall(r"\d+", end) == ["0", "2", "8", "2", "2"]  # configurations, seeds, crashed, diverged
@@ -56,7 +56,7 @@ def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
 
     # A retry counts seeds, not configurations.
     state = study.resume(state, retry_failed=True)
-    assert "6 of 8 seeds" in study.said
+    assert "6 of 8 seeds" in study.output
 
 
 def test_a_sweep_whose_first_members_all_failed_has_one_command(study: Study) -> None:

@@ -33,12 +33,12 @@ def test_a_confirmation_runs_the_program_that_the_sweep_has_run(
         original.write_text(script() + "\n")
     elif change == "gone":
         original.unlink()
-    found = find_program(state)
-    assert found is not None and (found / "train.py").read_text() == script()
-    assert (found == study.folder.resolve()) == (change == "nothing")
+    program = find_program(state)
+    assert program is not None and (program / "train.py").read_text() == script()
+    assert (program == study.folder.resolve()) == (change == "nothing")
     rows = summarize(state).rows
     spec = make_listed_spec(state, rows, {"name": "again", "seeds": [7]}, (), "confirmed")
-    assert spec.folder == found
+    assert spec.folder == program
 
 
 def test_the_best_configuration_is_written_without_what_nobody_gave(study: Study) -> None:
@@ -102,7 +102,7 @@ def test_three_that_end_one_step_early_stop_the_sweep(study: Study) -> None:
     state = study.run()
     ended = [pack for pack in state.packs.values() if pack.has_ended]
     assert len(ended) == 3 and all(list(pack.evaluations) == [10, 20] for pack in ended)
-    assert "step 30 was due" in study.said and "--accept-code-change" in study.said
+    assert "step 30 was due" in study.output and "--accept-code-change" in study.output
 
 
 @pytest.mark.parametrize(("name", "number"), [("attempt-2.log", 2), ("attempt-best.png", 0), ("attempt-3-old.log", 0)])
@@ -143,20 +143,20 @@ def test_a_script_that_is_named_by_its_absolute_path_runs_from_the_copy(study: S
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SCRIPT", str(study.folder / "train.py"))
         state = study.run()
-    assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.said
+    assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.output
 
 
 def test_a_shell_runs_a_word_that_is_no_file(study: Study) -> None:
     study.write(program={"command": ["bash", "-c", "cd . && python -S ./own.py"]})
     (study.folder / "own.py").write_text(script().replace('given["seed"]', "run.seed").replace('given["lr"]', "1"))
     state = study.run()
-    assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.said
+    assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.output
 
 
 def test_an_argument_may_be_longer_than_the_name_of_a_file(study: Study) -> None:
     study.write(config={"prompt": "digit " * 100})
     state = study.run()
-    assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.said
+    assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.output
 
 
 @pytest.mark.parametrize(
@@ -201,4 +201,4 @@ def test_an_error_before_the_start_of_a_program_leaves_its_member_unlocked(
     study.write()
     monkeypatch.setattr(member_run, "fill_words", fail_once)
     state = study.run()
-    assert (state.end_status, [len(pack.attempts) for pack in state.packs.values()]) == ("complete", [1]), study.said
+    assert (state.end_status, [len(pack.attempts) for pack in state.packs.values()]) == ("complete", [1]), study.output

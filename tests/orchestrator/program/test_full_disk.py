@@ -32,16 +32,16 @@ def test_full_disk(full: str, study: Study, unbroken: SweepState) -> None:
     study.write(f"hook = {FULL[full]!r}\n" + script(step=HOOK), seeds=2)
     with files_no_larger_than(200_000):
         state = study.run()
-    assert state.end_status == "interrupted", study.said
-    assert study.said.count("for lack of space") == 1
-    assert f"lengthwise resume {state.folder}" in study.said
+    assert state.end_status == "interrupted", study.output
+    assert study.output.count("for lack of space") == 1
+    assert f"lengthwise resume {state.folder}" in study.output
     first, second = state.packs.values()
     assert (list(first.evaluations), first.attempts, second.has_ended) == ([10], [], False)
 
     # There is room again.
     study.write(seeds=2)
     resumed = study.resume(state, accept_code_change=True)
-    assert (resumed.end_status, resumed.failed_packs) == ("complete", []), study.said
+    assert (resumed.end_status, resumed.failed_packs) == ("complete", []), study.output
     assert_equal_curves(resumed, unbroken)
 
 

@@ -54,10 +54,10 @@ def test_nan_at_the_end_diverges(study: Study, own_code_forgotten) -> None:
 def test_errors_that_differ_in_numbers_are_not_called_the_same(code: str, differs: bool, study: Study) -> None:
     study.write(script(step=f"step == 5 and sys.exit({code})"), seeds=3)
     study.run()
-    first, again, *others = [line for line in study.said.splitlines() if re.match(r"#\d+ seed \d+ \(pack ", line)]
+    first, again, *others = [line for line in study.output.splitlines() if re.match(r"#\d+ seed \d+ \(pack ", line)]
     assert "no data" in first and "numbers" not in first + again
     assert [("numbers" in line) for line in others] == [differs] * 4
-    assert re.search(rf"same error{' .*numbers' if differs else ''}, so the sweep stops", study.said)
+    assert re.search(rf"same error{' .*numbers' if differs else ''}, so the sweep stops", study.output)
 
 
 @pytest.mark.parametrize("at", ["step == 5", "step == 25"])
@@ -70,23 +70,23 @@ def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
         study.write(script(step=code), seeds=4)
         state = study.run(name=f"{name}-{at[-1]}")
         ended = [pack for pack in state.packs.values() if pack.has_ended]
-        assert len(ended) == (3 if at == "step == 5" else 4), study.said
+        assert len(ended) == (3 if at == "step == 5" else 4), study.output
         assert (state.end_status == "failed") == (at != "step == 5")
-        shown = [line for line in study.said.splitlines() if re.match(r"#\d+ seed \d+ \(pack ", line)]
+        shown = [line for line in study.output.splitlines() if re.match(r"#\d+ seed \d+ \(pack ", line)]
         saved = {"checkpoint" in line for line in shown if "retrying" in line}
         assert saved == ({at != "step == 5"} if name == "exit" else set())
         if at == "step == 5":
             assert sum("no such data" in line or "'ac'" in line for line in shown) == 1
-            assert "--retry-failed" in study.said and ("no such data" in study.said or "'ac'" in study.said)
+            assert "--retry-failed" in study.output and ("no such data" in study.output or "'ac'" in study.output)
             assert state.end_status == "interrupted"
             assert str(state.end_message).count("members failed with the same error") == 1
             study.resume(state)
             assert (
-                study.said.count("members failed with the same error") == 2
+                study.output.count("members failed with the same error") == 2
             )  # why it stopped, and that it stops again
             study.write(seeds=4)
             state = study.resume(state, retry_failed=True, accept_code_change=True)
-            assert (state.end_status, state.failed_packs) == ("complete", []), study.said
+            assert (state.end_status, state.failed_packs) == ("complete", []), study.output
 
 
 def test_killed_between_the_averages_of_a_step(study: Study) -> None:

@@ -116,7 +116,7 @@ def test_hidden_gpus_are_counted(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     rows = dict(forecast(load_checked(study.folder / "prog.yaml"), None).rows)
     study.run(children=children)
-    for text in (rows.get("GPUs", ""), study.said):
+    for text in (rows.get("GPUs", ""), study.output):
         assert ("resources.gpus: 1" in text) == bool(hidden), text
         assert not hidden or f"{hidden} GPUs" in text, text
 

@@ -38,7 +38,7 @@ VICTIMS = [
 
 def members(folder: Path, driver: int) -> list[dict[str, psutil.Process]]:
     """Return the driver, the worker, the supervisor and the program of every member that is training."""
-    found = []
+    members = []
     for number in processes_of(folder):
         with contextlib.suppress(psutil.Error):
             # The supervisor is a child of the process that the worker has started.
@@ -47,8 +47,8 @@ def members(folder: Path, driver: int) -> list[dict[str, psutil.Process]]:
             words = [*process.cmdline(), *started.cmdline()]
             if sum(word.endswith("supervisor.py") for word in words) == 2 and (programs := process.children()):
                 roles = {"worker": psutil.Process(started.ppid()), "supervisor": process, "program": programs[0]}
-                found.append({"driver": psutil.Process(driver), **roles})
-    return found
+                members.append({"driver": psutil.Process(driver), **roles})
+    return members
 
 
 @pytest.mark.slow
@@ -76,10 +76,10 @@ def test_curves_equal_those_of_an_unbroken_sweep(study: Study, lengthwise: Comma
         driver.wait()
         wait_until(lambda: processes_of(folder) == [], 5)
     state = study.resume(SweepState.load(folder))
-    assert state.end_status == "complete", study.said
+    assert state.end_status == "complete", study.output
     assert processes_of(folder) == []
     study.write(**changes)
     assert_equal_curves(state, study.run(name="unbroken"))
     starts = [log.read_text().split("\n")[0] for log in folder.glob("members/*/*.log")]
-    print(f"killed: {killed}; starts: {len(starts)}, from a checkpoint: {sum(len(one) > 11 for one in starts)}")
-    assert len(starts) > 4 and any(one not in ("", "begins at 0") for one in starts)
+    print(f"killed: {killed}; starts: {len(starts)}, from a checkpoint: {sum(len(start) > 11 for start in starts)}")
+    assert len(starts) > 4 and any(start not in ("", "begins at 0") for start in starts)

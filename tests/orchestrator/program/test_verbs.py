@@ -59,8 +59,8 @@ def test_race_with_rungs(changes, study: Study, own_code_forgotten) -> None:
     search = {"configurations": 4, "racing": racing}
     write(study, 60, space=SPACE, search=search, seeds=3, **changes)
     state = study.run()
-    assert state.end_status == "complete", study.said
-    pruned = {name for name, found in state.configurations.items() if found.pruned_at is not None}
+    assert state.end_status == "complete", study.output
+    pruned = {name for name, configuration in state.configurations.items() if configuration.pruned_at is not None}
     assert len(pruned) == 2
     reports = {path.parent.name: path for path in state.folder.glob("members/*/*.jsonl")}
     for pack in state.packs.values():
@@ -86,7 +86,7 @@ def test_program_that_does_not_stop_at_a_rung(study: Study) -> None:
     code = (study.folder / "train.py").read_text().replace("if stop:", "if False:")
     (study.folder / "train.py").write_text(code)
     state = study.run("resources.grace_seconds=60")
-    assert state.end_status == "complete", study.said
+    assert state.end_status == "complete", study.output
     assert sorted(len(pack.evaluations) for pack in state.packs.values()) == [2, 6, 6]
     assert starts(state) == [0, 0, 0]
 
@@ -99,11 +99,11 @@ def test_samplers(sampler: str, study: Study, own_code_forgotten) -> None:
         search.pop("generation")
     write(study, space=space, search=search, program={"function": "mine.train"})
     state = study.run()
-    assert state.end_status == "complete", study.said
+    assert state.end_status == "complete", study.output
     assert len(state.configurations) == 4
-    for found in state.configurations.values():
-        assert found.is_scored and found.score is not None
-        assert found.resolved["config"]["lr"] == found.values["config.lr"]
+    for configuration in state.configurations.values():
+        assert configuration.is_scored and configuration.score is not None
+        assert configuration.resolved["config"]["lr"] == configuration.values["config.lr"]
 
 
 def test_a_member_is_run_to_its_first_report_before_a_sweep(
@@ -143,16 +143,16 @@ def test_verbs(study: Study, lengthwise: CommandLine, own_code_forgotten, tmp_pa
     lengthwise.succeeds("extend", folder, "--seeds", "3", cwd=elsewhere)
     lengthwise.succeeds("extend", folder, "--configurations", "3", cwd=elsewhere)
     state = SweepState.load(folder)
-    assert sum(len(found.members) for found in state.configurations.values()) == 9
+    assert sum(len(configuration.members) for configuration in state.configurations.values()) == 9
     assert state.end_status == "complete"
     lengthwise.succeeds("confirm", folder, "--top", "1", "--seeds", "2", cwd=elsewhere)
     confirmed = SweepState.load(storage / "prog-confirm")
     (name,) = confirmed.configurations
     assert name in state.configurations and confirmed.end_status == "complete"
 
-    said = lengthwise.succeeds("compare", folder, "0", "1", cwd=elsewhere).stdout
-    assert "whether seeds share anything random is not known" in said
-    assert "same training data" not in said
+    output = lengthwise.succeeds("compare", folder, "0", "1", cwd=elsewhere).stdout
+    assert "whether seeds share anything random is not known" in output
+    assert "same training data" not in output
     lengthwise.succeeds("status", folder, cwd=elsewhere)
     lengthwise.succeeds("report", folder, cwd=elsewhere)
     page = (folder / "report.html").read_text()
@@ -176,10 +176,10 @@ def test_lengths_and_averages_of_which_there_is_one(study: Study) -> None:
     """They are singular, and an average without another is not named."""
     study.write()
     result = summarize(study.run())
-    said = [describe_selection(result), describe_best(result)]
-    assert "length 10" in said[0] and "length 20" in said[0] and "raw" not in said[0]
-    assert "selection length 10" in said[1] and "test length 20" in said[1]
-    assert "lengths" not in "".join(said)
+    descriptions = [describe_selection(result), describe_best(result)]
+    assert "length 10" in descriptions[0] and "length 20" in descriptions[0] and "raw" not in descriptions[0]
+    assert "selection length 10" in descriptions[1] and "test length 20" in descriptions[1]
+    assert "lengths" not in "".join(descriptions)
     code = script(reported='run.report(step, {"acc": 0.5}, average="ema")')
     study.write(code, evaluation__averages=["raw", "ema"], objective__lengths=[5, 10], objective__average="raw")
     said_of_two = describe_selection(summarize(study.run(name="two")))
@@ -257,7 +257,7 @@ def test_edited_script_changes_nothing_in_mid_sweep(study: Study) -> None:
             patch.setenv("SCRIPT", str(study.folder / "train.py"))
             state = study.run(name=f"edited-{len(command)}-{command[1][1]}")
         assert (study.folder / "train.py").read_text() == "raise SystemExit(1)"
-        assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.said
+        assert (state.end_status, len(state.failed_packs)) == ("complete", 0), study.output
 
 
 def test_values_are_single_words_without_a_shell(study: Study, tmp_path: Path) -> None:
@@ -265,10 +265,10 @@ def test_values_are_single_words_without_a_shell(study: Study, tmp_path: Path) -
     code = script(end="open(os.environ['LENGTHWISE_FOLDER'] + '/words', 'w').write(json.dumps(sys.argv))")
     study.write(code, config={"text": values[0], "lr": 0.5}, space={"config.text": {"grid": values}})
     state = study.run()
-    assert state.end_status == "complete", study.said
+    assert state.end_status == "complete", study.output
     words = [json.loads(path.read_text()) for path in state.folder.glob("members/*/words")]
-    assert sorted(one[1] for one in words) == sorted(f"--text={value}" for value in values)
-    assert {len(one) for one in words} == {4}
+    assert sorted(arguments[1] for arguments in words) == sorted(f"--text={value}" for value in values)
+    assert {len(arguments) for arguments in words} == {4}
     assert not list(tmp_path.rglob("made"))
 
 

@@ -53,9 +53,9 @@ def test_every_set_is_in_curves_score_report_and_mlflow(file: Path, run_inline: 
     assert result.seeds_failed == 0 and result.headline[:3] == ("read_error.dense", "read_error", "read_error.sparse")
     page, _ = write_report(folder, result)
     assert "read_error.sparse" in page.read_text()
-    said = io.StringIO()
-    Console(file=said, width=300).print(Screen(result))
-    assert "read_error.dense" in said.getvalue() and "read_error.sparse test" in said.getvalue()
+    output = io.StringIO()
+    Console(file=output, width=300).print(Screen(result))
+    assert "read_error.dense" in output.getvalue() and "read_error.sparse test" in output.getvalue()
     runs = MlflowRunBuilder(result, read_records(folder), curves).make_configuration_runs()
     for _, run in runs:
         steps = {(point.key, point.step) for point in run.points}

@@ -15,16 +15,16 @@ def state(tmp_path, synthetic_sweep, simple_curve):
 
 
 def test_label_number_config_id_and_the_start_of_it_are_one_configuration(state):
-    for one in state.configurations.values():
+    for configuration in state.configurations.values():
         names = (
-            format_label(one.number),
-            one.number,
-            str(one.number),
-            f" #{one.number} ",
-            one.config_id,
-            one.config_id[:6],
+            format_label(configuration.number),
+            configuration.number,
+            str(configuration.number),
+            f" #{configuration.number} ",
+            configuration.config_id,
+            configuration.config_id[:6],
         )
-        assert {find_configuration(state, name).config_id for name in names} == {one.config_id}
+        assert {find_configuration(state, name).config_id for name in names} == {configuration.config_id}
 
 
 def test_the_number_of_a_repeated_draw_stands_for_the_first(state):
@@ -36,11 +36,11 @@ def test_the_number_of_a_repeated_draw_stands_for_the_first(state):
 def test_a_name_of_none_or_of_several_is_refused(state):
     with pytest.raises(UserError, match=r"no configuration #9; allowed: #0 to #2, a config_id"):
         find_configuration(state, "#9")
-    one = next(iter(state.configurations))
-    with pytest.raises(UserError, match=f"did you mean {one}"):
-        find_configuration(state, one[:-1] + "_")
+    config_id = next(iter(state.configurations))
+    with pytest.raises(UserError, match=f"did you mean {config_id}"):
+        find_configuration(state, config_id[:-1] + "_")
     with pytest.raises(UserError, match="no configuration"):
-        find_configuration(state, one[:3] + "x")
-    state.configurations[one[:8] + "zzzz"] = state.configurations[one]
-    with pytest.raises(UserError, match=f"{one[:8]} is the start of several config_ids: #0"):
-        find_configuration(state, one[:8])
+        find_configuration(state, config_id[:3] + "x")
+    state.configurations[config_id[:8] + "zzzz"] = state.configurations[config_id]
+    with pytest.raises(UserError, match=f"{config_id[:8]} is the start of several config_ids: #0"):
+        find_configuration(state, config_id[:8])

@@ -30,10 +30,13 @@ records = st.lists(st.tuples(st.sampled_from(sorted(RECORD_KINDS.keys() - {"swee
 
 def lines(several: list[tuple[str, dict[str, object]]]) -> list[bytes]:
     first = Record(0, 1.0, "sweep", {**FIRST, "schema": SCHEMA})
-    return [encode_record(first), *(encode_record(Record(seq, 2.0, *one)) for seq, one in enumerate(several, start=1))]
+    return [
+        encode_record(first),
+        *(encode_record(Record(seq, 2.0, *record)) for seq, record in enumerate(several, start=1)),
+    ]
 
 
-def put(folder: Path, content: bytes) -> Path:
+def write_ledger(folder: Path, content: bytes) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / LEDGER_FILE).write_bytes(content)
     return folder
@@ -64,7 +67,7 @@ def test_a_truncated_ledger_is_a_prefix_of_its_records(
     size = data.draw(st.integers(0, sum(map(len, whole))))
     complete = sum(size >= end for end in np.cumsum([len(line) for line in whole]))
     with tempfile.TemporaryDirectory() as root:
-        folder = put(Path(root) / "s", b"".join(whole)[:size])
+        folder = write_ledger(Path(root) / "s", b"".join(whole)[:size])
         if not complete:
             with pytest.raises(DamagedLedger, match=r"events\.jsonl:1: the first record is missing"):
                 read_records(folder)
@@ -84,26 +87,26 @@ def test_a_truncated_ledger_is_a_prefix_of_its_records(
 @settings(max_examples=150)
 @given(records, st.integers(0, 10**6), st.integers(1, 255), st.integers(0, 40))
 def test_a_changed_byte_is_damage_unless_it_is_in_an_unfinished_line(
-    several: list[tuple[str, dict[str, object]]], place: int, change: int, torn: int
+    several: list[tuple[str, dict[str, object]]], position: int, change: int, torn: int
 ) -> None:
     whole = lines([*several, ("end", {"status": "complete", "message": ""})])
     tail = encode_record(Record(len(whole), 3.0, "resume", {"provenance": {"x": "y" * 40}}))[:torn]
     content = bytearray(b"".join(whole) + tail)
-    place %= len(content)
-    content[place] ^= change
+    position %= len(content)
+    content[position] ^= change
     with tempfile.TemporaryDirectory() as root:
-        folder = put(Path(root) / "s", bytes(content))
+        folder = write_ledger(Path(root) / "s", bytes(content))
         try:
             read = [encode_record(record) for record in read_records(folder)]
         except DamagedLedger as error:
-            line = bytes(content[:place]).count(b"\n") + 1  # a destroyed newline damages the line it ended
+            line = bytes(content[:position]).count(b"\n") + 1  # a destroyed newline damages the line it ended
             assert error.line == line
             assert str(error).startswith(f"{folder / LEDGER_FILE}:{line}: ")
             with pytest.raises(DamagedLedger):
                 Ledger.open(folder)
             assert (folder / LEDGER_FILE).read_bytes() == content  # a damaged ledger is left as it is
             return
-    assert place >= len(content) - len(tail)
+    assert position >= len(content) - len(tail)
     assert read == whole
 
 
@@ -111,7 +114,7 @@ def test_a_changed_byte_is_damage_unless_it_is_in_an_unfinished_line(
 @pytest.mark.parametrize("instead", [b"", b" ", b"\0", b"\r"])
 def test_a_lost_last_newline_is_damage_once_something_follows(folder: Path, instead: bytes, torn: bytes) -> None:
     content = (folder / LEDGER_FILE).read_bytes()
-    put(folder, content[:-1] + instead + torn)
+    write_ledger(folder, content[:-1] + instead + torn)
     if instead + torn:
         with pytest.raises(DamagedLedger, match=r"events\.jsonl:5: text follows a complete record"):
             read_records(folder)
@@ -121,10 +124,10 @@ def test_a_lost_last_newline_is_damage_once_something_follows(folder: Path, inst
 
 def test_every_flipped_bit_of_a_line_breaks_its_checksum() -> None:
     line = encode_record(Record(7, 12.5, "score", {"config_id": "é", "number": 3, "score": -math.inf}))[:-1]
-    for place in range(len(line)):
+    for position in range(len(line)):
         for bit in range(8):
             flipped = bytearray(line)
-            flipped[place] ^= 1 << bit
+            flipped[position] ^= 1 << bit
             with pytest.raises(ValueError, match="checksum"):
                 decode_record(bytes(flipped))
 
@@ -149,7 +152,7 @@ def test_every_flipped_bit_of_a_line_breaks_its_checksum() -> None:
 )
 def test_damage_names_the_line(folder: Path, damage, line: int, problem: str) -> None:
     content = (folder / LEDGER_FILE).read_bytes().splitlines(keepends=True)
-    put(folder, b"".join(damage(content)))
+    write_ledger(folder, b"".join(damage(content)))
     for read in (read_records, Ledger.open):
         with pytest.raises(DamagedLedger) as caught:
             read(folder)
@@ -176,15 +179,15 @@ def test_reading_leaves_a_torn_line_to_its_writer(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "error", "said"),
+    ("schema", "error", "message"),
     [
         (4, NewerLedger, "has ledger schema 4; this version of lengthwise reads up to 3"),
         (SCHEMA - 1, OlderLedger, "written before lengthwise 1.0.0; read it with that older version"),
     ],
 )
-def test_another_schema_is_refused_in_one_sentence(folder: Path, schema: int, error: type, said: str) -> None:
-    put(folder, encode_record(Record(0, 1.0, "sweep", {**FIRST, "schema": schema})))
-    with pytest.raises(error, match=rf"^\S+: {re.escape(said)}$"):
+def test_another_schema_is_refused_in_one_sentence(folder: Path, schema: int, error: type, message: str) -> None:
+    write_ledger(folder, encode_record(Record(0, 1.0, "sweep", {**FIRST, "schema": schema})))
+    with pytest.raises(error, match=rf"^\S+: {re.escape(message)}$"):
         read_records(folder)
 
 
@@ -199,14 +202,14 @@ def test_a_folder_without_ledger_is_no_sweep(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "sweeps" / "quickstart").mkdir(parents=True)
     (tmp_path / "sweeps" / "quickstart" / LEDGER_FILE).touch()
-    said = {
+    messages = {
         tmp_path: "is not a sweep: no events.jsonl in it",
         tmp_path / "missing": "does not exist",
         tmp_path / "sweeps" / "quikstart": f"does not exist; did you mean {tmp_path / 'sweeps' / 'quickstart'}?",
         tmp_path / "file": "is a file; a sweep is a folder",
         tmp_path / "file" / "below": "does not exist",
     }
-    for path, why in said.items():
+    for path, why in messages.items():
         for read in (read_records, Ledger.open):
             with pytest.raises(NotASweep, match=re.escape(f"{path} {why}") + "$"):
                 read(path)

@@ -235,10 +235,10 @@ def test_any_contents_of_the_owner_file_are_an_owner_or_damaged(
     folder = tmp_path_factory.mktemp("odd")
     with SweepLock(folder, heartbeat_seconds=1000):
         (folder / OWNER_FILE).write_bytes(content)
-        said = describe_running_driver(folder) or ""
-        assert said.isprintable() and len(said) < 9000
+        description = describe_running_driver(folder) or ""
+        assert description.isprintable() and len(description) < 9000
         assert re.fullmatch(
-            r".*@.* pid \d+, last heartbeat \d+ s ago|an unknown process \(\.owner\.json is .*damaged\)", said
+            r".*@.* pid \d+, last heartbeat \d+ s ago|an unknown process \(\.owner\.json is .*damaged\)", description
         )
 
 

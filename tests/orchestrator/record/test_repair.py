@@ -33,26 +33,26 @@ def test_a_sound_ledger_is_left_as_it_is(folder: Path) -> None:
     for content in (WHOLE, WHOLE[:-1], WHOLE + b'{"seq":'):
         (folder / LEDGER_FILE).write_bytes(content)
         before = {path: path.stat().st_mtime_ns for path in folder.iterdir() if not path.name.startswith(".")}
-        (said,) = repair_ledger(folder)
-        assert "is sound" in said and "nothing was changed" in said
+        (message,) = repair_ledger(folder)
+        assert "is sound" in message and "nothing was changed" in message
         assert {path: path.stat().st_mtime_ns for path in folder.iterdir() if not path.name.startswith(".")} == before
 
 
 def test_what_two_drivers_have_left(folder: Path) -> None:
     """The second begins where the first was, and both go on."""
     last = read_records(folder)[-4:]
-    pack_end = next(one for one in read_records(folder) if one.kind == "pack_end")
+    pack_end = next(record for record in read_records(folder) if record.kind == "pack_end")
     second = encode_record(Record(last[0].seq, 1.0, "pack_end", pack_end.fields))
     damaged = b"".join(LINES[:-4]) + LINES[-4] + second + b"".join(LINES[-3:]) + b"half a li"
     (folder / LEDGER_FILE).write_bytes(damaged)
     with pytest.raises(DamagedLedger, match=f"lengthwise repair {folder}"):
         read_records(folder)
-    said = "\n".join(repair_ledger(folder))
+    message = "\n".join(repair_ledger(folder))
     assert (folder / LEDGER_FILE).read_bytes() == b"".join(LINES[:-3])
     kept = folder / f"{LEDGER_FILE}.damaged-1"
-    assert f"saved as {kept}; " in said and kept.read_bytes() == damaged
-    assert "1 record of kind pack_end" in said and "1 unreadable line" in said
-    assert pack_end.fields["pack_id"] in said and f"lengthwise resume {folder}" in said
+    assert f"saved as {kept}; " in message and kept.read_bytes() == damaged
+    assert "1 record of kind pack_end" in message and "1 unreadable line" in message
+    assert pack_end.fields["pack_id"] in message and f"lengthwise resume {folder}" in message
     (again,) = repair_ledger(folder)
     assert "is sound" in again
 
@@ -70,19 +70,21 @@ def test_an_earlier_kept_file_is_never_overwritten(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda part: os.truncate(part, 100)])
 def test_records_that_rest_on_damaged_curves_are_taken_out(folder: Path, damage: Callable[[Path], object]) -> None:
-    record = next(one for one in read_records(folder) if one.kind == "evaluation")
+    record = next(record for record in read_records(folder) if record.kind == "evaluation")
     part = folder / record.fields["file"]
     damage(part)
-    with pytest.raises(DamagedCurves) as found:
+    with pytest.raises(DamagedCurves) as error:
         read_curves(SweepState.load(folder))
     again = f"retrain its members: {format_command('repair', folder)}, then {format_command('resume', folder)}"
-    assert str(found.value).endswith(f"\nput a copy of the file back, or {again}")
+    assert str(error.value).endswith(f"\nput a copy of the file back, or {again}")
     assert repair_ledger(folder)[0].endswith(f":{record.seq + 1}: curves missing or damaged: {part}")
     state = SweepState.load(folder)
     pack = state.packs[record.fields["pack_id"]]
-    others = [one.evaluations for one in state.packs.values() if one is not pack]
+    others = [other.evaluations for other in state.packs.values() if other is not pack]
     assert not pack.evaluations and not pack.has_ended and all(others) and state.end_status is None
-    unscored = {found.config_id for found in state.configurations.values() if found.score is None}
+    unscored = {
+        configuration.config_id for configuration in state.configurations.values() if configuration.score is None
+    }
     assert unscored == {name for name, _ in pack.members} and len(read_curves(state))
     assert "is sound" in repair_ledger(folder)[0]
 
@@ -98,7 +100,7 @@ def test_curves_of_a_sweep_at_an_address_are_fetched_again(folder: Path, monkeyp
 
 def test_a_record_that_says_nonsense_is_cut_off(folder: Path) -> None:
     records = read_records(folder)
-    at = next(one.seq for one in records if one.kind == "score")
+    at = next(record.seq for record in records if record.kind == "score")
     lines = [
         *LINES[:at],
         encode_record(Record(at, 1.0, "score", {**records[at].fields, "number": 99})),
@@ -131,15 +133,15 @@ def test_whatever_is_cut_or_garbled_a_prefix_is_left(start: int, end: int, inste
         shutil.copytree(RELEASED / "curves", folder / "curves")
         (folder / LEDGER_FILE).write_bytes(content)
         try:
-            said = repair_ledger(folder)
+            lines = repair_ledger(folder)
         except LedgerError as error:
             assert "first record" in str(error) and (folder / LEDGER_FILE).read_bytes() == content
             return
-        left = [encode_record(one) for one in read_records(folder)]
+        left = [encode_record(record) for record in read_records(folder)]
         assert left == LINES[: len(left)] and SweepState.load(folder)
         assert len(left) >= len(WHOLE[:start].splitlines(keepends=True)) - 1
         kept = folder / f"{LEDGER_FILE}.damaged-1"
-        assert ("is sound" in said[0]) == (not kept.exists())
+        assert ("is sound" in lines[0]) == (not kept.exists())
         if kept.exists():
             assert kept.read_bytes() == content
         assert "is sound" in repair_ledger(folder)[0]

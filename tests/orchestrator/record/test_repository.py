@@ -113,14 +113,12 @@ def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     tree = read(repository.root)
     assert tree.commit is None and tree.source is None and "cannot run git" in (tree.problem or "")
-    said: list[str] = []
-    assert (
-        json.loads(json.loads(make_job_environment(repository.root, said.append))["env_vars"][CODE_VARIABLE])["commit"]
-        is None
-    )
-    assert len(said) == 1 and "will record no commit: cannot run git" in said[0]
-    make_job_environment(tmp_path, said.append)
-    assert said[1].endswith(f"{tmp_path.resolve()} is in no repository")
+    messages: list[str] = []
+    environment = json.loads(make_job_environment(repository.root, messages.append))
+    assert json.loads(environment["env_vars"][CODE_VARIABLE])["commit"] is None
+    assert len(messages) == 1 and "will record no commit: cannot run git" in messages[0]
+    make_job_environment(tmp_path, messages.append)
+    assert messages[1].endswith(f"{tmp_path.resolve()} is in no repository")
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ def test_every_row_has_the_values_of_its_configuration(tmp_path, synthetic_sweep
     assert list(curves.columns) == ["config_id", "number", *sorted(VALUES[0]), *COLUMNS[1:]]
     assert curves["training.batch_size"].dtype == "int64" and curves["training.learning_rate"].dtype == "float64"
     for name, rows in curves.groupby("config_id", observed=True):
-        one = state.configurations[str(name)]
+        configuration = state.configurations[str(name)]
         for key in list_searched_keys(state):
             (value,) = rows[key].unique().tolist()
-            assert value == one.values[key] if key in one.values else pd.isna(value)
-        assert rows["number"].unique().tolist() == [one.number]
+            assert value == configuration.values[key] if key in configuration.values else pd.isna(value)
+        assert rows["number"].unique().tolist() == [configuration.number]
     pd.testing.assert_frame_equal(pd.read_parquet(write_curves(state)), curves)
 
 

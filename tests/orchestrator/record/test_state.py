@@ -34,7 +34,12 @@ def configuration(number: int, name: str, duplicate_of: str | None = None) -> tu
 
 
 def pack(name: str, *members: tuple[str, int]) -> tuple[str, dict[str, Any]]:
-    return "pack", {"pack_id": name, "structural_key": "k", "members": [list(one) for one in members], "steps": 100}
+    return "pack", {
+        "pack_id": name,
+        "structural_key": "k",
+        "members": [list(member) for member in members],
+        "steps": 100,
+    }
 
 
 def evaluation(name: str, step: int, failed_at: list[int], sha256: str = "a" * 64) -> tuple[str, dict[str, Any]]:
@@ -205,10 +210,10 @@ def test_repacked_packs_give_way_to_others_in_any_order_of_records(seed: int) ->
     state = SweepState.replay(Path("sweeps/n"), shuffled)
     assert view(state) == view(replay(*CUT))
     assert list(state.packs) == ["p1", "p2", "p3"]
-    assert {one.pack_id for one in state.configurations["c0"].members.values()} == {"p2", "p3"}
+    assert {member.pack_id for member in state.configurations["c0"].members.values()} == {"p2", "p3"}
     assert statuses(state, "c0") == ["running", "planned"]
-    (said,) = describe_repackings(state.repackings)
-    assert "repacked" in said and re.findall(r"\d+", said) == ["1", "2", "3"]  # old packs, new packs, workers
+    (sentence,) = describe_repackings(state.repackings)
+    assert "repacked" in sentence and re.findall(r"\d+", sentence) == ["1", "2", "3"]  # old packs, new packs, workers
 
 
 @pytest.mark.parametrize("story", [STORY, CUT, [*STORY, evaluation("p1", 60, [-1, 55]), pack_end("p1", "failed", "x")]])
@@ -228,8 +233,8 @@ def test_packs_may_be_repacked_repeatedly_and_a_record_may_be_repeated() -> None
     assert list(replay(*again).packs) == ["p1", "p0"]
     state, twice = replay(*again, recut(["p0"], *HALVES)), replay(*again, recut(["p0"], *HALVES), *again[5:6])
     assert list(state.packs) == ["p1", "p2", "p3"] and len(state.repackings) == 3
-    (said,) = describe_repackings(state.repackings)
-    assert re.findall(r"\d+", said) == ["3", "1", "2", "3"]  # how often, then the last time
+    (sentence,) = describe_repackings(state.repackings)
+    assert re.findall(r"\d+", sentence) == ["3", "1", "2", "3"]  # how often, then the last time
     twice.updated_at, twice.sessions = state.updated_at, state.sessions
     assert view(twice) == view(state)
 
@@ -244,8 +249,8 @@ def test_a_pack_that_ran_out_of_memory_gives_way_also_after_another_death() -> N
     }
     state = replay(*STORY[:5], died, (kind, short))
     assert list(state.packs) == ["p1", "p2", "p3"] and state.repackings[0].shortage == Shortage(**shortage)
-    (said,) = describe_repackings(state.repackings)
-    cause, _, effect = said.partition(":")
+    (sentence,) = describe_repackings(state.repackings)
+    cause, _, effect = sentence.partition(":")
     assert "out of memory" in cause and "NVIDIA H100" in cause and "checkpoint" not in effect
     assert re.findall(r"\d+", effect) == ["2", "2"]  # members of the pack, new packs
     with pytest.raises(DamagedLedger, match="recut: a worker has already begun pack p0"):
@@ -316,13 +321,17 @@ def test_a_cut_that_loses_a_member_is_damage() -> None:
 
 def test_a_real_sweep_replays(small_sweep: SweepState) -> None:
     assert small_sweep.end_status == "complete"
-    assert [one.number for one in small_sweep.configurations.values()] == list(range(6))
+    assert [configuration.number for configuration in small_sweep.configurations.values()] == list(range(6))
     assert all(
         configuration.is_scored and configuration.score is not None
         for configuration in small_sweep.configurations.values()
     )
     assert (
-        sum(member.status == "failed" for one in small_sweep.configurations.values() for member in one.members.values())
+        sum(
+            member.status == "failed"
+            for configuration in small_sweep.configurations.values()
+            for member in configuration.members.values()
+        )
         == 1
     )
     assert {pack.status for pack in small_sweep.packs.values()} == {"complete"}

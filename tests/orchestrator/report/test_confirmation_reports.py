@@ -47,8 +47,8 @@ def searched_by_older_code(searched, monkeypatch):
 
 @pytest.mark.parametrize("sweep", ["searched", "searched_by_older_code"])
 def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, tmp_path, sweep):
-    found = request.getfixturevalue(sweep)
-    state = found() if callable(found) else found
+    fixture = request.getfixturevalue(sweep)
+    state = fixture() if callable(fixture) else fixture
     planned = plan_confirmation(state, top=2, seeds="4")
 
     def luck_is_gone(number, seed, average, metric, lengths, step):
@@ -58,15 +58,16 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     as_confirmation(draft, planned, tmp_path / planned.spec.name)
     search, child = summarize(state), summarize(SweepState.load(tmp_path / planned.spec.name))
     for result in (search, child):
-        (one,) = read_confirmations(result)
-        assert (one.name, one.parent, one.seeds, one.reused_seeds) == ("searched-confirm", "searched", (3, 4, 5, 6), ())
-        first, second = one.rows
-        assert [row.config_id for row in one.rows] == [row.config_id for row in search.rows[:2]]
+        (confirmation,) = read_confirmations(result)
+        assert (confirmation.name, confirmation.parent) == ("searched-confirm", "searched")
+        assert (confirmation.seeds, confirmation.reused_seeds) == ((3, 4, 5, 6), ())
+        first, second = confirmation.rows
+        assert [row.config_id for row in confirmation.rows] == [row.config_id for row in search.rows[:2]]
         assert first.config_id.startswith("0ld") is (sweep == "searched_by_older_code")
         assert first.search.median == search.rows[0].score
         assert first.confirmed.median == pytest.approx(0.3045) and second.confirmed.median == pytest.approx(0.4045)
         assert first.confirmed_test.median == pytest.approx(0.3045) and first.seeds_run == 4
-        assert "on seeds 3-6, which no selection used" in one.sentence
+        assert "on seeds 3-6, which no selection used" in confirmation.sentence
     assert has_fresh_seeds(child) and not has_fresh_seeds(search)
     screen = io.StringIO()
     Console(file=screen, width=1000).print(Screen(search))
@@ -74,8 +75,8 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     assert all(sentence in screen.getvalue() for sentence in make_answers(search, with_values=False))
     other = search.rows[1].number
     for result in (search, child):  # four pairs of seeds have no interval
-        (told,) = [sentence for sentence in make_answers(result)[2:3] if sentence.startswith("Confirmation ")]
-        assert "#2 stays first" in told and f"No verdict at the test lengths 8-11: #2 minus #{other} " in told
+        (answer,) = [sentence for sentence in make_answers(result)[2:3] if sentence.startswith("Confirmation ")]
+        assert "#2 stays first" in answer and f"No verdict at the test lengths 8-11: #2 minus #{other} " in answer
     assert ": #2, " in describe_best(child) and " 0.304" in describe_best(child)
     cells = make_cells(child.rows, make_identity_columns(child))
     assert (cells["label"], cells["number"]) == (["#2", f"#{other}"], ["0", "1"])
@@ -116,16 +117,16 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
     assert outcome.n == 10 and outcome.difference == pytest.approx(gain, abs=1e-6)
     clear = {-0.1: f"{best} is better than {second}", 0.1: f"{second} is better than {best}", 0.0: "Inconclusive"}
     for result in (search, child):
-        told = make_answers(result)[2]
-        assert f" {second} is first" in told if gain > 0 else f" {best} stays first" in told
-        assert f". {clear[gain]} at the test lengths 8-11" in told and "(95 % interval, 10 pairs of seeds)" in told
+        answer = make_answers(result)[2]
+        assert f" {second} is first" in answer if gain > 0 else f" {best} stays first" in answer
+        assert f". {clear[gain]} at the test lengths 8-11" in answer and "(95 % interval, 10 pairs of seeds)" in answer
         assert "10 pairs" in " ".join(short_text(result, 100).split())
 
         # A table of the page has the scores; the metric is that of the answer before.
         with_scores = make_answers(result, with_values=False)[2]
-        assert "Scores: " in with_scores and "Scores: " not in told
+        assert "Scores: " in with_scores and "Scores: " not in answer
         assert result.objective.metric in make_answers(result)[1] and result.objective.metric not in with_scores
-        assert len(told) < 240
+        assert len(answer) < 240
     data = make_page_data(search, read_curves(state))
     assert data["confirmations"] == 1  # where the page continues its answers
     (pair,) = data["confirmed_pairs"]  # beside the comparison on the seeds of the search

@@ -34,7 +34,7 @@ SPACE = {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}, "training.aver
 
 def built_of(planned):
     drawn = optuna_draws.draw_configurations(planned.spec, range(optuna_draws.count_configurations(planned.spec)))
-    return make_configurations(planned.spec, [(one.number, one.values) for one in drawn])
+    return make_configurations(planned.spec, [(draw.number, draw.values) for draw in drawn])
 
 
 def test_the_first_by_validation_lengths_are_taken_and_stay_what_they_were(searched):
@@ -44,10 +44,12 @@ def test_the_first_by_validation_lengths_are_taken_and_stay_what_they_were(searc
     assert [row.number for row in result.rows[:2]] == [2, 1]  # by test lengths it would be 0, 1
     assert planned.spec.name == "searched-confirm" and planned.spec.seeds == (3, 4, 5, 6)
     assert planned.spec.search.listed == (DRAWS[2], DRAWS[1])
-    assert [one.config_id for one in built_of(planned)] == [row.config_id for row in result.rows[:2]]
+    assert [configuration.config_id for configuration in built_of(planned)] == [
+        row.config_id for row in result.rows[:2]
+    ]
     origin = planned.origin[CONFIRMS]
     assert (origin["sweep"], origin["spec_hash"], origin["of"]) == ("searched", state.spec_hash, 4)
-    assert [(one["config_id"], one["rank"]) for one in origin["configurations"]] == [
+    assert [(configuration["config_id"], configuration["rank"]) for configuration in origin["configurations"]] == [
         (result.rows[0].config_id, 1),
         (result.rows[1].config_id, 2),
     ]
@@ -79,8 +81,8 @@ def test_the_specification_is_one_that_a_file_could_hold(searched, tmp_path):
 @settings(max_examples=200, derandomize=True)
 @given(st.sets(st.integers(0, 60)), st.integers(1, 40))
 def test_fresh_seeds_are_fresh_for_any_history(used, count):
-    found = choose_fresh_seeds(str(count), dict.fromkeys(used, "a"))
-    assert len(set(found)) == count and not used & set(found)
+    seeds = choose_fresh_seeds(str(count), dict.fromkeys(used, "a"))
+    assert len(set(seeds)) == count and not used & set(seeds)
 
 
 @settings(max_examples=200, derandomize=True)
@@ -154,20 +156,21 @@ def test_a_confirmation_of_a_confirmation_knows_the_seeds_of_both(searched, synt
 def test_refusals(searched, tmp_path):
     state = searched()
 
-    def said(**options):
+    def read_refusal(**options):
         with pytest.raises(UserError) as caught:
             plan_confirmation(state, **options)
         return str(caught.value)
 
-    assert "--top 9: 4 configurations of searched succeeded (there are no more); allowed: a number from 1 to 4" in said(
-        top=9
+    refusal = read_refusal(top=9)
+    assert (
+        "--top 9: 4 configurations of searched succeeded (there are no more); allowed: a number from 1 to 4" in refusal
     )
-    assert "--top 0 is not a number of configurations" in said(top=0)
-    assert "give only one" in said(top=1, labels=["#2"])
+    assert "--top 0 is not a number of configurations" in read_refusal(top=0)
+    assert "give only one" in read_refusal(top=1, labels=["#2"])
     for seeds in ("0", "ten", "", "1.5", "-3", ","):
-        assert "allowed: a number of seeds such as 10" in said(seeds=seeds)
-    assert "--seeds 2,7: already used by searched: 2" in said(seeds="2,7")
-    assert "--set seeds: cannot be changed" in said(overrides=["seeds=[1, 2]"])
+        assert "allowed: a number of seeds such as 10" in read_refusal(seeds=seeds)
+    assert "--seeds 2,7: already used by searched: 2" in read_refusal(seeds="2,7")
+    assert "--set seeds: cannot be changed" in read_refusal(overrides=["seeds=[1, 2]"])
     with pytest.raises(SweepFileError, match="must not start with"):
         plan_confirmation(state, name="../up")
     with pytest.raises(SweepExists, match="already has a sweep; it is complete; show it with: lengthwise report "):
@@ -219,7 +222,7 @@ def test_named_configurations_are_confirmed_instead_of_the_first(searched):
     third, second = rows[2], rows[1]
     names = [f"#{third.number}", second.config_id[:8]]
     planned = plan_confirmation(state, seeds="2", labels=names)
-    listed = [one["number"] for one in planned.origin[CONFIRMS]["configurations"]]
+    listed = [configuration["number"] for configuration in planned.origin[CONFIRMS]["configurations"]]
     assert listed == [second.number, third.number]
     assert list(planned.spec.search.listed) == [second.values, third.values]
     assert f"#{second.number}, #{third.number} of" in planned.spec.description
@@ -245,7 +248,7 @@ def test_a_fixed_value_whose_default_changed_is_written_out(searched, monkeypatc
     assert planned.spec.training["weight_decay"] == 0.01 and planned.spec.model["norm"] == "none"
     assert planned.spec.search.listed == (DRAWS[2], DRAWS[1]), "what was searched is listed, and nothing else"
     recorded = [state.configurations[row.config_id].resolved for row in summarize(state).rows[:2]]
-    assert [one.resolved for one in built_of(planned)] == recorded
+    assert [configuration.resolved for configuration in built_of(planned)] == recorded
 
 
 def test_a_value_that_was_not_the_same_in_all_is_listed_with_each(searched, monkeypatch):
@@ -254,8 +257,8 @@ def test_a_value_that_was_not_the_same_in_all_is_listed_with_each(searched, monk
     for row, norm in zip(rows, ("pre", "post"), strict=True):
         monkeypatch.setitem(state.configurations[row.config_id].resolved["model"], "norm", norm)
     planned = plan_confirmation(state, top=2)
-    assert [one["model.norm"] for one in planned.spec.search.listed] == ["pre", "post"]
-    assert [one.resolved["model"]["norm"] for one in built_of(planned)] == ["pre", "post"]
+    assert [values["model.norm"] for values in planned.spec.search.listed] == ["pre", "post"]
+    assert [configuration.resolved["model"]["norm"] for configuration in built_of(planned)] == ["pre", "post"]
 
 
 def test_what_was_mended_since_is_not_confirmed(searched, monkeypatch):
@@ -306,6 +309,6 @@ def test_the_search_is_published_again_where_it_was_published(problem, searched,
     assert confirm_module.confirm_sweep(state.folder, Console(file=io.StringIO()), plan_confirmation) is done
     assert sent == []
     publishing.record_address(state.folder, "http://mlflow:5000")
-    said = io.StringIO()
-    assert confirm_module.confirm_sweep(state.folder, Console(file=said), plan_confirmation) is done
-    assert sent == [state.folder] and ("refused" in said.getvalue()) == bool(problem)
+    output = io.StringIO()
+    assert confirm_module.confirm_sweep(state.folder, Console(file=output), plan_confirmation) is done
+    assert sent == [state.folder] and ("refused" in output.getvalue()) == bool(problem)

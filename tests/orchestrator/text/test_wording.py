@@ -59,13 +59,13 @@ def test_errors_that_differ_in_numbers_are_grouped() -> None:
 def test_every_command_in_a_message_is_quoted_for_a_shell() -> None:
     """`wording.format_command` does it: nothing else puts a path behind a verb."""
     verbs = "attention|compare|confirm|data|plan|publish|repair|report|resume|run|status|ui|validate"
-    found = [
+    unquoted = [
         line.strip()
         for path in Path(orchestrator.__file__).parent.rglob("*.py")
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(rf"lengthwise ({verbs}) [^\"`]*\{{(?!shlex)", line)
     ]
-    assert not found
+    assert not unquoted
 
 
 def test_numbers_are_read_as_they_are_shown():

@@ -111,10 +111,10 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path, fresh_s
     quiet = Console(file=io.StringIO())
     plan = partial(plan_confirmation, top=1, seeds="3", overrides=["resources.scheduler=inline"])
     assert confirm_sweep(folder, quiet, plan).exit_code == 0
-    first, found = (summarize(SweepState.load(tmp_path / name)).rows[0] for name in ("sets", "sets-confirm"))
-    assert (found.groups, found.seeds_run, found.config_id) == (first.groups, 3, first.config_id)
+    first, fresh = (summarize(SweepState.load(tmp_path / name)).rows[0] for name in ("sets", "sets-confirm"))
+    assert (fresh.groups, fresh.seeds_run, fresh.config_id) == (first.groups, 3, first.config_id)
     (confirmed,) = read_confirmations(summarize(SweepState.load(folder)))
-    assert confirmed.rows[0].confirmed.median == found.score
+    assert confirmed.rows[0].confirmed.median == fresh.score
     uri = f"sqlite:///{shutil.copy(fresh_store, tmp_path)}"
     done = publish(folder, uri)
     client, result = MlflowClient(uri), summarize(SweepState.load(folder))
@@ -135,7 +135,7 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path, fresh_s
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         (["objective.metric=accuracy.hrad"], "did you mean accuracy.hard?"),
         (["objective.lengths=[2]"], "2 is not among the lengths that are evaluated for accuracy.hard"),
@@ -147,10 +147,10 @@ def test_mlflow_and_a_confirmation_have_the_distributions(ran, tmp_path, fresh_s
         ),
     ],
 )
-def test_what_a_distribution_does_not_have_is_refused(study, overrides, said):
+def test_what_a_distribution_does_not_have_is_refused(study, overrides, message):
     with pytest.raises(SweepFileError) as refused:
         summarize_sample(load_sweep(study, overrides))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_metric_of_the_model_is_known_on_every_distribution(study):

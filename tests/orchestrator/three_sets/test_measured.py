@@ -81,8 +81,8 @@ def test_it_is_written_once_whatever_the_number_of_configurations(ran):
 def load_and_build(folder: Path) -> MemberConfig:
     spec = load_sweep(folder.parent / "study" / "sets.yaml")
     user_code.import_spec_modules(spec)
-    found = next(iter(SweepState.load(folder).configurations.values()))
-    return MemberConfig.from_dict({**found.resolved, "seed": spec.seeds[0]})
+    configuration = next(iter(SweepState.load(folder).configurations.values()))
+    return MemberConfig.from_dict({**configuration.resolved, "seed": spec.seeds[0]})
 
 
 def test_a_configuration_whose_description_is_nowhere_is_damage(tmp_path):
@@ -124,8 +124,10 @@ def test_a_metric_that_a_task_has_got_since_is_no_part_of_a_sweep_that_is_gone_o
         if record.kind not in ("sweep", "configuration"):
             break
         for recorded in record.fields.get("measured_in_full", {}).values():
-            for one in recorded["sets"]:
-                one["metrics"] = {name: of for name, of in one["metrics"].items() if "steps_to" not in name}
+            for configuration in recorded["sets"]:
+                configuration["metrics"] = {
+                    name: of for name, of in configuration["metrics"].items() if "steps_to" not in name
+                }
         old.append(encode_record(record))
     shutil.rmtree(folder / "curves")
     (folder / LEDGER_FILE).write_bytes(b"".join(old))

@@ -107,7 +107,7 @@ def test_a_killed_sweep_goes_on_as_if_never_stopped(ran, study, tmp_path):
     shutil.copytree(whole, cut)
     lines = (whole / "events.jsonl").read_text().splitlines(keepends=True)
     records = [json.loads(line) for line in lines]
-    last = max(i for i, one in enumerate(records) if one["kind"] == "evaluation" and not one["data"]["final"])
+    last = max(i for i, record in enumerate(records) if record["kind"] == "evaluation" and not record["data"]["final"])
     some = records[last]["data"]["stopped_at"]
     assert max(some) > 0 > min(some)
     (cut / "events.jsonl").write_text("".join(lines[: last - 1]))
@@ -130,7 +130,7 @@ def test_what_a_ledger_cannot_say_is_damage(ran):
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("training.stop={metric: acuracy, threshold: 1}", "did you mean accuracy?"),
         ("training.stop={metric: steps_to_accuracy, threshold: 1}", "is computed from several evaluations"),
@@ -139,11 +139,11 @@ def test_what_a_ledger_cannot_say_is_damage(ran):
         ("task={name: set_complement}", "training.curriculum"),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_starts(study, lengthwise, override, said):
-    assert said in lengthwise("validate", study, *(f"--set={one}" for one in (*STOPPING, override))).stderr
+def test_what_does_not_fit_is_said_before_anything_starts(study, lengthwise, override, message):
+    assert message in lengthwise("validate", study, *(f"--set={setting}" for setting in (*STOPPING, override))).stderr
 
 
 def test_a_plan_says_that_it_is_the_most(study, lengthwise_says):
-    said = lengthwise_says("plan", study, *(f"--set={one}" for one in STOPPING))
-    assert "at most about" in said
+    output = lengthwise_says("plan", study, *(f"--set={setting}" for setting in STOPPING))
+    assert "at most about" in output
     assert "at most" not in lengthwise_says("plan", study)

@@ -94,11 +94,11 @@ class ThreeSets(Task):
 
     def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
         """A batch of each set."""
-        for site, one in enumerate(self.distributions):
-            own = tuple(length for length in lengths if length in one.lengths)
-            if own:
-                tokens = self._tokens(stream, site, samples, max(own), one.name)
-                yield EvaluationBatch(Batch(tokens, tokens), own, one.name)
+        for site, distribution in enumerate(self.distributions):
+            own_lengths = tuple(length for length in lengths if length in distribution.lengths)
+            if own_lengths:
+                tokens = self._tokens(stream, site, samples, max(own_lengths), distribution.name)
+                yield EvaluationBatch(Batch(tokens, tokens), own_lengths, distribution.name)
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Whether the last token is right."""

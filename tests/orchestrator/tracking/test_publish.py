@@ -257,9 +257,9 @@ def test_runs_are_found_in_the_experiment_that_a_resumed_sweep_was_given(tmp_pat
         ledger.append("publish", uri=first.uri, ok=True, message="")  # by `lengthwise publish`, or of an older version
     again = publish(sweep.folder, sweep_files=False)
     assert (again.created, again.points, again.parent_run_id) == (0, 0, first.parent_run_id)
-    own = publish(sweep.folder, experiment="", sweep_files=False)
-    client = MlflowClient(own.uri)
-    assert client.get_experiment(client.get_run(own.parent_run_id).info.experiment_id).name == "set_complement"
+    publication = publish(sweep.folder, experiment="", sweep_files=False)
+    client = MlflowClient(publication.uri)
+    assert client.get_experiment(client.get_run(publication.parent_run_id).info.experiment_id).name == "set_complement"
     assert delete_runs(sweep.folder) == {first.uri: 6} and delete_runs(sweep.folder) == {first.uri: 0}
 
 
@@ -305,7 +305,7 @@ def test_the_variable_of_mlflow_counts_where_neither_file_nor_option_names_an_ad
 
     def runs_at(uri: str) -> int:
         client = MlflowClient(uri)
-        return len(client.search_runs([one.experiment_id for one in client.search_experiments()]))
+        return len(client.search_runs([experiment.experiment_id for experiment in client.search_experiments()]))
 
     lengthwise.environment["MLFLOW_TRACKING_URI"] = "sqlite:///shell.db"
     done = lengthwise.succeeds(*run, cwd=tmp_path)

@@ -93,11 +93,11 @@ def send(publisher, attempt):
 
 
 def test_a_refusal_is_said_once(publisher):
-    said = []
+    messages = []
     send(publisher, Publication(problem="no such user", is_refused=True))
-    train_missing._report_refusals(SimpleNamespace(say=said.append), publisher)
-    train_missing._report_refusals(SimpleNamespace(say=said.append), publisher)
-    (text,) = said
+    train_missing._report_refusals(SimpleNamespace(say=messages.append), publisher)
+    train_missing._report_refusals(SimpleNamespace(say=messages.append), publisher)
+    (text,) = messages
     assert text.startswith("not published: no such user")
 
 
@@ -149,7 +149,7 @@ def test_a_publisher_publishes_the_running_sweep_and_completes_it(sweep):
 
     def runs(kind):
         named = f"tags.`lengthwise.kind` = '{kind}'"
-        return client.search_runs([one.experiment_id for one in client.search_experiments()], named)
+        return client.search_runs([experiment.experiment_id for experiment in client.search_experiments()], named)
 
     try:
         publisher.start(sweep.folder, Tracking())

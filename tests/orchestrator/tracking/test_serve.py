@@ -43,7 +43,7 @@ def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path
             while not (servers := psutil.Process(process.pid).children()) and time.monotonic() < deadline:
                 time.sleep(0.01)
             time.sleep(delay)
-            begun = {one.pid for one in psutil.Process(process.pid).children(recursive=True)}
+            begun = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
             for name in signals:
                 process.send_signal(signal.Signals[name])
                 time.sleep(0.1)
@@ -53,9 +53,9 @@ def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path
             assert error.splitlines()[-1:] in ([], ["KeyboardInterrupt"])
         finally:
             process.kill()
-            for one in servers:
+            for server in servers:
                 with suppress(ProcessLookupError):
-                    os.killpg(one.pid, signal.SIGKILL)
+                    os.killpg(server.pid, signal.SIGKILL)
 
 
 def test_a_taken_port_and_a_foreign_store_are_refused(tmp_path):
@@ -103,10 +103,10 @@ def test_more_sweeps_than_are_shown_are_counted(
     monkeypatch.setattr(ui, "MAX_SHOWN_SWEEPS", 2)
     ended = subprocess.Popen(["true"])
     monkeypatch.setattr(ui, "run_server", lambda *_: nullcontext(("http://127.0.0.1:5000", ended)))
-    said = []
+    messages = []
     with pytest.raises(ui.UiServerError):
-        serve(tmp_path, say=said.append)
-    lines = "\n".join(said).splitlines()
+        serve(tmp_path, say=messages.append)
+    lines = "\n".join(messages).splitlines()
     headings = [line.partition(" (")[0] for line in lines if " / " in line]
     assert headings == ["set_complement / c", "set_complement / b"]
     pages = [line.partition(": ") for line in lines if "#/" in line]

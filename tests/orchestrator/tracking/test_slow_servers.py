@@ -93,11 +93,11 @@ def test_a_refused_user_is_told_what_to_do(sweep, publish, busy, quick, monkeypa
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", user)
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "open sesame")
     address = f"http://127.0.0.1:{busy.server_address[1]}"
-    with pytest.raises(TrackingRefused) as found:
+    with pytest.raises(TrackingRefused) as caught:
         publish(sweep.folder, address)
-    first, second = str(found.value).splitlines()
+    first, second = str(caught.value).splitlines()
     assert first.startswith(f"MLflow at {address}: ") and named in first
-    assert found.value.exit_code == 2 and busy.asked == 1
+    assert caught.value.exit_code == 2 and busy.asked == 1
     again = f"{format_command('publish', sweep.folder)} --tracking-uri {address}"
     assert second.endswith(again) and "sesame" not in first
 
@@ -110,17 +110,17 @@ def test_a_locked_database_is_named(sweep, publish, quick, capfd, monkeypatch) -
     monkeypatch.setattr(sqlite3.dbapi2, "connect", lambda *a, **k: original(*a, **{**k, "timeout": 0.05}))
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        with pytest.raises(TrackingError) as found:
+        with pytest.raises(TrackingError) as caught:
             publish(sweep.folder, uri)
     finally:
         connection.close()
-    first, second = str(found.value).splitlines()
+    first, second = str(caught.value).splitlines()
     assert first.startswith(f"MLflow at {uri}: ") and "locked" in first
     assert second.endswith(f"{format_command('publish', sweep.folder)} --tracking-uri {uri}")
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
 def test_publishing_tells_how_far_it_is(sweep, publish) -> None:
-    told: list[tuple[int, int]] = []
-    publish(sweep.folder, sweep_files=False, on_progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    progress: list[tuple[int, int]] = []
+    publish(sweep.folder, sweep_files=False, on_progress=lambda done, total: progress.append((done, total)))
+    assert progress == [(1, 3), (2, 3), (3, 3)]

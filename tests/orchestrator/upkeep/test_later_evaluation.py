@@ -41,9 +41,9 @@ def later(folder):
     return [record for record in read_records(folder) if record.kind == "later_evaluation"]
 
 
-def values(folder, place=-1):
+def values(folder, index=-1):
     """The values of a later evaluation by (seed, average, metric, length)."""
-    fields = later(folder)[place].fields
+    fields = later(folder)[index].fields
     table = read_part(folder, fields["file"], fields["sha256"]).to_pandas()
     return table.astype({"average": "str", "metric": "str"}).set_index(["seed", "average", "metric", "length"]).value
 
@@ -57,8 +57,8 @@ def recorded(folder, number):
 def test_it_equals_what_the_sweep_recorded_bit_for_bit(trained_sweep):
     before = {row.config_id: (row.rank, row.score) for row in summarize(SweepState.load(trained_sweep)).rows}
     evaluate_later(trained_sweep, [0, "#2"])
-    for place, number in ((0, 0), (1, 2)):
-        again, then = values(trained_sweep, place), recorded(trained_sweep, number)
+    for index, number in ((0, 0), (1, 2)):
+        again, then = values(trained_sweep, index), recorded(trained_sweep, number)
         left_out = {name for _, _, name, _ in then.index} - {name for _, _, name, _ in again.index}
         assert left_out == {"margin_bound"}  # it is derived from a curve, perhaps of other lengths
         then = then.drop(list(left_out), level="metric")
@@ -73,7 +73,7 @@ def test_it_equals_what_the_sweep_recorded_bit_for_bit(trained_sweep):
 
 def test_what_is_recorded_is_not_computed_again(trained_sweep):
     first = evaluate_later(trained_sweep, [0, 1], samples=7)
-    assert [one.fields["samples"] for one in later(trained_sweep)] == [7, 7]
+    assert [record.fields["samples"] for record in later(trained_sweep)] == [7, 7]
     assert evaluate_later(trained_sweep, ["#1", 0, 0], samples=7) == first[::-1] and len(later(trained_sweep)) == 2
     evaluate_later(trained_sweep, [0], samples=8)
     assert len(later(trained_sweep)) == 3
@@ -92,10 +92,10 @@ def test_a_command_records_prints_and_writes(trained_sweep):
     assert "Kept weights evaluated later" in done.output and "train_length 2, target soft" in done.output
     with (trained_sweep / "later_evaluations.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
-    one = next(line for line in lines if (line["number"], line["average"], line["length"]) == ("1", "ema", "5"))
-    mine = values(trained_sweep).xs(("ema", one["metric"], 5), level=("average", "metric", "length"))
-    assert float(one["median"]) == pytest.approx(mine.median()) and (one["seeds"], one["failed"]) == ("2", "0")
-    assert one["task"] == '{"train_length": 2, "target": "soft"}'
+    line = next(line for line in lines if (line["number"], line["average"], line["length"]) == ("1", "ema", "5"))
+    mine = values(trained_sweep).xs(("ema", line["metric"], 5), level=("average", "metric", "length"))
+    assert float(line["median"]) == pytest.approx(mine.median()) and (line["seeds"], line["failed"]) == ("2", "0")
+    assert line["task"] == '{"train_length": 2, "target": "soft"}'
     page = (trained_sweep / "report.html").read_text()
     assert "Kept weights evaluated later" in page and "train_length 2, target soft" in page
     assert len(later(trained_sweep)) == 2
@@ -145,7 +145,7 @@ def test_rows_of_any_length_can_be_evaluated_and_the_table_says_what_was_trained
     evaluate_later(folder, [0], lengths=[1, 30, 40])
     assert set(values(folder).index.get_level_values("length")) == {1, 30, 40} and values(folder).notna().all()
     evaluate_later(folder, [0], lengths=[30, 40], task=["train_length=20"])
-    later_curves = [values(folder, place).drop(1, level="length", errors="ignore") for place in (0, 1)]
+    later_curves = [values(folder, index).drop(1, level="length", errors="ignore") for index in (0, 1)]
     assert later_curves[0].tolist() == pytest.approx(later_curves[1].loc[later_curves[0].index].tolist())
     for record in later(folder):
         assert record.fields["measured"]["trained"] == {"": [1, 2]}
@@ -170,8 +170,8 @@ def test_settings_as_trained_are_no_other_task(trained_sweep):
 
 def test_in_python_it_returns_a_table(trained_sweep):
     sweep = open_sweep(trained_sweep)
-    found = sweep.evaluate(0, "#1", lengths=[4, 5], samples=12, train_length=2)
-    assert set(found.number) == {0, 1} and set(found.length) == {4, 5} and set(found.task) == {'{"train_length": 2}'}
+    table = sweep.evaluate(0, "#1", lengths=[4, 5], samples=12, train_length=2)
+    assert set(table.number) == {0, 1} and set(table.length) == {4, 5} and set(table.task) == {'{"train_length": 2}'}
     assert len(sweep.summary.later_evaluations) == 2
 
 
@@ -181,8 +181,8 @@ def test_longer_inputs_where_the_model_accepts_them(tmp_path, run_inline):
     file.write_text(COPY)
     folder = run_inline(file)
     numbers = {
-        (one.values["model.position"], one.values["training.learning_rate"]): one.number
-        for one in SweepState.load(folder).configurations.values()
+        (configuration.values["model.position"], configuration.values["training.learning_rate"]): configuration.number
+        for configuration in SweepState.load(folder).configurations.values()
     }
     rope, learned = numbers["rope", 0.003], numbers["learned", 0.003]
     with pytest.raises(UserError) as caught:
@@ -209,17 +209,17 @@ def test_failed_seeds_count_as_in_the_sweep(trained_sweep):
         if record.kind == "pack":
             members[record.fields["pack_id"]] = record.fields["members"]
         if record.kind == "evaluation" and [first, 3] in members[record.fields["pack_id"]]:
-            place = members[record.fields["pack_id"]].index([first, 3])
-            record.fields["failed_at"][place] = 2
+            index = members[record.fields["pack_id"]].index([first, 3])
+            record.fields["failed_at"][index] = 2
             if record.fields["final"]:
-                record.fields["weights"][place] = None
+                record.fields["weights"][index] = None
     (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode_record, records)))
     evaluate_later(trained_sweep, [0])
     assert [digest is None for digest in later(trained_sweep)[0].fields["weights"]] == [False, True]
     assert values(trained_sweep).loc[3].isna().all() and values(trained_sweep).loc[0].notna().all()
-    (one,) = summarize(SweepState.load(trained_sweep)).later_evaluations
-    assert (len(one.seeds), one.failed) == (2, 1)
-    assert set(one.bands["total_variation", "ema"].median) == {math.inf}  # a failed seed counts as the worst
+    (evaluation,) = summarize(SweepState.load(trained_sweep)).later_evaluations
+    assert (len(evaluation.seeds), evaluation.failed) == (2, 1)
+    assert set(evaluation.bands["total_variation", "ema"].median) == {math.inf}  # a failed seed counts as the worst
 
 
 @pytest.mark.parametrize(
@@ -249,8 +249,8 @@ def test_curves_of_other_weights_are_computed_again(trained_sweep):
     (trained_sweep / "events.jsonl").write_bytes(b"".join(map(encode_record, [*records, last])))
     evaluate_later(trained_sweep, [0], samples=3)
     assert len(later(trained_sweep)) == 2
-    (one,) = summarize(SweepState.load(trained_sweep)).later_evaluations  # the last record counts
-    assert one.sha256 == later(trained_sweep)[-1].fields["sha256"]
+    (evaluation,) = summarize(SweepState.load(trained_sweep)).later_evaluations  # the last record counts
+    assert evaluation.sha256 == later(trained_sweep)[-1].fields["sha256"]
 
 
 def test_a_running_sweep_is_refused(trained_sweep):

@@ -27,7 +27,7 @@ RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0"
 
 
 def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simple_curve):
-    one = synthetic_sweep(tmp_path / "a", [{}, {"model.norm": "pre"}], 2, simple_curve, {(1, 1): 10})
+    sweep = synthetic_sweep(tmp_path / "a", [{}, {"model.norm": "pre"}], 2, simple_curve, {(1, 1): 10})
     synthetic_sweep(tmp_path / "b", [{}], 2, simple_curve, ended=False, spec={"search.configurations": 4})
     for name, status in (("c", "interrupted"), ("d", "stopped")):
         synthetic_sweep(tmp_path / name, [{}], 2, simple_curve, ended=False)
@@ -42,7 +42,7 @@ def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simpl
     assert head.split("  ")[0] == "name" and "best score" in head
     states = {line.split()[0]: line.split()[2] for line in lines}
     assert states == {"a": "finished", "b": "interrupted", "c": "interrupted", "d": "stopped", "e": "running"}
-    assert " 2 of 2 " in lines[0] and f"{min(c.score for c in one.configurations.values()):#.3g} (#0)" in lines[0]
+    assert " 2 of 2 " in lines[0] and f"{min(c.score for c in sweep.configurations.values()):#.3g} (#0)" in lines[0]
     assert "failed seeds" in head and " 1 of 4 " in lines[0]
     assert " 0 of 1 " in lines[1] and "KiB" in lines[0] and lines[0].endswith(" s")
     assert unread.startswith("cannot be read: ") and "events.jsonl:1" in unread
@@ -130,10 +130,10 @@ def test_objects_of_the_user_at_an_address_stay(name, deleted):
 def test_a_checkpoint_that_is_replaced_meanwhile_is_not_counted(trained_sweep, tmp_path, monkeypatch):
     folder = shutil.copytree(trained_sweep, tmp_path / "one")
     planned = plan_deletion(folder, checkpoints_only=True)
-    found = Path.rglob
+    list_files = Path.rglob
 
     def replaced(here, pattern):
-        for path in found(here, pattern):
+        for path in list_files(here, pattern):
             if path.is_file():
                 path.unlink()
             yield path
@@ -207,12 +207,12 @@ def test_a_sweep_that_is_being_run_and_no_sweep_are_refused(small_sweep, tmp_pat
 
 def test_a_member_that_is_trained_again_agrees_bit_for_bit(trained_sweep):
     before = {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*")}
-    found = replay_member(trained_sweep, "#1", 3)
-    assert found.agreed == [6, 12] and found.difference is None and not found.environment
-    assert "the curves agree bit for bit at steps 6, 12" in found.describe()[-1]
+    replay = replay_member(trained_sweep, "#1", 3)
+    assert replay.agreed == [6, 12] and replay.difference is None and not replay.environment
+    assert "the curves agree bit for bit at steps 6, 12" in replay.describe()[-1]
     assert {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*") if path in before} == before
-    found.agreed = list(range(15, 615, 15))
-    assert found.describe()[-1].endswith("agree bit for bit at steps 15 to 600 (40 evaluations)")
+    replay.agreed = list(range(15, 615, 15))
+    assert replay.describe()[-1].endswith("agree bit for bit at steps 15 to 600 (40 evaluations)")
 
 
 def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
@@ -225,10 +225,10 @@ def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
         return curves
 
     monkeypatch.setattr(replaying, "read_curves", nudged)
-    found = replay_member(trained_sweep, "0", 0)
-    assert found.agreed == [6]
-    assert found.difference and "difference at step 12: total_variation (ema) at length 5: " in found.difference
-    assert found.describe()[-1].endswith("differs from the worker in: nothing recorded")
+    replay = replay_member(trained_sweep, "0", 0)
+    assert replay.agreed == [6]
+    assert replay.difference and "difference at step 12: total_variation (ema) at length 5: " in replay.difference
+    assert replay.describe()[-1].endswith("differs from the worker in: nothing recorded")
 
 
 def test_members_that_cannot_be_replayed_are_refused(trained_sweep, tmp_path, synthetic_sweep, simple_curve):
