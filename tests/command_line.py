@@ -87,9 +87,9 @@ class CommandLine:
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
-    def refuses(self, *arguments: Any, said: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a verb here, which must end with exit code 2 and a message in which this is said."""
-        return refused(self(*arguments, **options), said)
+    def refuses(self, *arguments: Any, message: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a verb here, which must end with exit code 2 and an error that has this message in it."""
+        return refused(self(*arguments, **options), message)
 
     def start(
         self, *arguments: Any, cwd: Path = REPOSITORY, program: str | None = None, anew: bool = False, **more: str

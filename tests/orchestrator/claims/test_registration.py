@@ -115,12 +115,12 @@ def test_a_sweep_without_claims_has_none_registered(tiny: Path, run_inline: Call
 
 def test_a_claims_file_that_cannot_be_used_is_refused_by_every_verb(tiny: Path, lengthwise: CommandLine) -> None:
     for command in ("validate", "plan"):
-        lengthwise.refuses(command, tiny, "--set", "claims=nothere.yaml", said="nothere.yaml: there is no such file")
+        lengthwise.refuses(command, tiny, "--set", "claims=nothere.yaml", message="nothere.yaml: there is no such file")
     wrong = ("--set", "claims=nothere.yaml", "--set", "model.widht=3")
-    lengthwise.refuses("validate", tiny, *wrong, said="model.widht: unknown key")
+    lengthwise.refuses("validate", tiny, *wrong, message="model.widht: unknown key")
     write_claims(tiny.with_name("claims.yaml"), [claim(id="elsewhere")])
     for command in ("validate", "plan"):
-        lengthwise.refuses(command, tiny, said="is about sweep tiny")
+        lengthwise.refuses(command, tiny, message="is about sweep tiny")
 
 
 def test_claims_change_no_identity(tiny: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_relative_file_of_mlflow_is_recorded_with_the_folder_in_which_run_was_
     assert state.spec["tracking"]["uri"] == f"sqlite:///{where}/my.db"
     assert load_sweep(state.folder / "sweep.yaml").tracking.uri == f"sqlite:///{where}/my.db"
     assert state.spec_hash == load_sweep(tiny, sets[1::2]).spec_hash
-    lengthwise.refuses("run", tiny, "--storage", tmp_path, *sets, said=str(tmp_path / "tiny"))
+    lengthwise.refuses("run", tiny, "--storage", tmp_path, *sets, message=str(tmp_path / "tiny"))
     again = lengthwise.succeeds("run", tiny, "--storage", tmp_path, *sets, "--resume", cwd=where)
     assert "note:" not in again.stdout, "the same file"
 

@@ -65,4 +65,4 @@ def test_shipped_sweeps_are_found_by_their_names(lengthwise, tmp_path):
     lengthwise.succeeds("run", "quickstart", *options, cwd=tmp_path)
     assert (tmp_path / "sweeps" / "quickstart" / "sweep.yaml").is_file()
     (tmp_path / "quickstart").write_text("name: 3\n")
-    lengthwise.refuses("validate", "quickstart", said="quickstart:1: name", cwd=tmp_path)
+    lengthwise.refuses("validate", "quickstart", message="quickstart:1: name", cwd=tmp_path)

@@ -34,8 +34,8 @@ def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthw
 def test_invalid_key_is_reported_before_spec_mismatch(lengthwise, tiny, tmp_path):
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
     again = ("run", tiny, "--storage", tmp_path, "--set")
-    lengthwise.refuses(*again, "seeds=1", said="seeds")
-    (line,) = lengthwise.refuses(*again, "seeds=1", "--set", "model.widht=3", said="model.widht").stderr.splitlines()
+    lengthwise.refuses(*again, "seeds=1", message="seeds")
+    (line,) = lengthwise.refuses(*again, "seeds=1", "--set", "model.widht=3", message="model.widht").stderr.splitlines()
     assert "seeds" not in line
 
 
@@ -118,7 +118,7 @@ def test_storage_that_cannot_be_written_names_the_path(lengthwise, tiny, tmp_pat
 def test_a_job_refuses_a_storage_in_its_temporary_folder(lengthwise, tiny, tmp_path, monkeypatch, words, storage):
     monkeypatch.setitem(lengthwise.environment, "RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
     monkeypatch.setitem(lengthwise.environment, places.STORAGE_VARIABLE, storage)
-    lengthwise.refuses("run", tiny, *words, said="storage out ", cwd=tmp_path)
+    lengthwise.refuses("run", tiny, *words, message="storage out ", cwd=tmp_path)
     assert not (tmp_path / "out").exists()
 
 

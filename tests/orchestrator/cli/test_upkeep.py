@@ -22,14 +22,14 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
     assert [line.split()[0] for line in listed.stdout.splitlines()] == ["name", "finished", "grid"]
     refused = lengthwise("delete", tmp_path / "grid")
     assert refused.returncode == 2 and "use --yes to delete" in refused.stderr and (tmp_path / "grid").exists()
-    one = ("delete", tmp_path / "grid", "--yes")
+    words = ("delete", tmp_path / "grid", "--yes")
     for option in (("--mlflow",), ("--tracking-uri", "sqlite:///a.db"), ("--tracking-uri", "")):
-        lengthwise.refuses(*one, "--checkpoints", *option, said=f"--checkpoints: not allowed with {option[0]}")
+        lengthwise.refuses(*words, "--checkpoints", *option, message=f"--checkpoints: not allowed with {option[0]}")
     for uri in ("sqlite:///a.db", ""):
-        lengthwise.refuses(*one, "--tracking-uri", uri, said="only allowed with --mlflow")
+        lengthwise.refuses(*words, "--tracking-uri", uri, message="only allowed with --mlflow")
     done = lengthwise("delete", tmp_path / "grid", "--yes")
     assert done.returncode == 0 and not (tmp_path / "grid").exists() and (tmp_path / "finished").exists()
-    lengthwise.refuses("delete", tmp_path / "grid", "--yes", said="does not exist")
+    lengthwise.refuses("delete", tmp_path / "grid", "--yes", message="does not exist")
     assert "did you mean sweeps?" in lengthwise("list", "sweep").stderr
 
 
@@ -37,7 +37,7 @@ def test_a_sweep_that_is_being_run_keeps_its_mlflow_runs(lengthwise, tmp_path, m
     folder, asked = shutil.copytree(RELEASED / "grid", tmp_path / "grid"), []
     monkeypatch.setattr("orchestrator.tracking.publish.delete_runs", lambda *given: asked.append(given) or {"a": 1})
     with SweepLock(folder):
-        lengthwise.refuses("delete", folder, "--yes", "--mlflow", said="another driver is running")
+        lengthwise.refuses("delete", folder, "--yes", "--mlflow", message="another driver is running")
         assert not asked
     assert lengthwise("delete", folder, "--yes").returncode == 0 and not asked
     folder = shutil.copytree(RELEASED / "grid", tmp_path / "grid")
@@ -62,14 +62,14 @@ def test_runs_are_deleted_wherever_this_machine_published_them_and_what_stays_is
         for again in (False, True):
             sent = lengthwise("publish", tmp_path / name, "--tracking-uri", other)
             assert sent.returncode == 0 and (" 0 new points sent" in sent.stdout) == again, sent.stderr
-    own = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert f" {own}, {other}\n" in lengthwise("status", tmp_path / "one").stdout
+    local_store = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    assert f" {local_store}, {other}\n" in lengthwise("status", tmp_path / "one").stdout
     done = lengthwise("delete", tmp_path / "one", "--yes", "--mlflow")
-    assert f"{own}: 2 runs" in done.stdout and f"{other}: 2 runs" in done.stdout and "stay" not in done.stdout
-    done = lengthwise("delete", tmp_path / "two", "--yes", "--mlflow", "--tracking-uri", own)
-    assert f"{own}: 2 runs" in done.stdout and f"its MLflow runs stay at {other}" in done.stdout
+    assert f"{local_store}: 2 runs" in done.stdout and f"{other}: 2 runs" in done.stdout and "stay" not in done.stdout
+    done = lengthwise("delete", tmp_path / "two", "--yes", "--mlflow", "--tracking-uri", local_store)
+    assert f"{local_store}: 2 runs" in done.stdout and f"its MLflow runs stay at {other}" in done.stdout
     client = MlflowClient(other)
-    left = client.search_runs([one.experiment_id for one in client.search_experiments()])
+    left = client.search_runs([experiment.experiment_id for experiment in client.search_experiments()])
     assert {run.data.tags["lengthwise.sweep"] for run in left} == {"two"}
 
 
@@ -85,7 +85,7 @@ def test_an_export_says_what_it_wrote(lengthwise, tmp_path):
     done = lengthwise("export", RELEASED / "finished", "--latex", tmp_path / "t.tex", "--best", tmp_path / "best.yaml")
     assert done.returncode == 0 and done.stdout.startswith(f"wrote {tmp_path / 'best.yaml'}\n"), done.stderr
     assert lengthwise("validate", tmp_path / "best.yaml").returncode == 0
-    lengthwise.refuses("export", RELEASED / "finished", "--latex", tmp_path / "t.tex", said="exists already")
+    lengthwise.refuses("export", RELEASED / "finished", "--latex", tmp_path / "t.tex", message="exists already")
 
 
 def test_after_a_repair_damaged_curves_are_trained_again_and_extensions_stay(lengthwise, tiny, tmp_path):

@@ -51,8 +51,8 @@ def test_whatever_would_run_code_of_somebody_else_asks_for_trust(lengthwise, the
     more = ("extend", theirs, "--seeds", "3"), ("extend", theirs, "--steps", "90")
     kept = ("evaluate", theirs, "0", "--lengths", "4"), ("replay", theirs, "0", "0")
     for words in (("resume", theirs), ("confirm", theirs, "--allow-unfinished"), *more, *kept):
-        said = lengthwise.refuses(*words, said="my_numbers.py").stderr
-        assert "--trust" in said and "my_tasks.py" in said, words
+        message = lengthwise.refuses(*words, message="my_numbers.py").stderr
+        assert "--trust" in message and "my_tasks.py" in message, words
     assert not (tmp_path / "was_run").exists() and (theirs / LEDGER_FILE).read_bytes() == before
     for words in (("report", theirs), ("status", theirs), ("compare", theirs, theirs)):
         assert "Traceback" not in lengthwise(*words).stderr

@@ -324,10 +324,10 @@ def test_verbs_that_train_or_evaluate_refuse(folder: Path, tmp_path: Path, lengt
         ["replay", folder, "0", "0"],
         ["export", folder, "--best", tmp_path / "best.yaml"],
     ):
-        refused = lengthwise.refuses(*verb, said=f"{folder}: imported from {tmp_path / 'results.csv'}")
+        refused = lengthwise.refuses(*verb, message=f"{folder}: imported from {tmp_path / 'results.csv'}")
         assert "\n" not in refused.stderr.strip(), verb
     assert (folder / "events.jsonl").read_bytes() == ledger
     for verb in ("run", "validate"):
         options = ["--name", "again", "--storage", tmp_path] if verb == "run" else []
-        lengthwise.refuses(verb, folder / "sweep.yaml", *options, said="program.imported")
+        lengthwise.refuses(verb, folder / "sweep.yaml", *options, message="program.imported")
     assert not (tmp_path / "again").exists()

@@ -132,12 +132,12 @@ def test_the_words_of_the_command_are_checked(lengthwise: Any, tmp_path: Path):
     table = tmp_path / "results.csv"
     table.write_text("seed,step,metric,value\n0,1,loss,0.5\n")
     words = ["import", table, "--name", "a", "--storage", tmp_path]
-    lengthwise.refuses(*words, "--metric", "loss", said="loss:minimize")
-    lengthwise.refuses(*words, "--metric", "loss:minimise", said="did you mean loss:minimize?")
-    lengthwise.refuses(*words, "--metric", "loss:maximize", "--metric", "loss:minimize", said="loss:maximize")
-    lengthwise.refuses(*words, "--metric", "loss:minimize", "--lengths", "5-", said="--lengths")
-    lengthwise.refuses(*words, "--metric", "loss:minimize", "--from", "tune:x", said="--from")
-    lengthwise.refuses("import", "--name", "a", "--metric", "loss:minimize", said="TABLE")
-    lengthwise.refuses(*words[:3], "a/b", *words[4:], "--metric", "loss:minimize", said="name")
+    lengthwise.refuses(*words, "--metric", "loss", message="loss:minimize")
+    lengthwise.refuses(*words, "--metric", "loss:minimise", message="did you mean loss:minimize?")
+    lengthwise.refuses(*words, "--metric", "loss:maximize", "--metric", "loss:minimize", message="loss:maximize")
+    lengthwise.refuses(*words, "--metric", "loss:minimize", "--lengths", "5-", message="--lengths")
+    lengthwise.refuses(*words, "--metric", "loss:minimize", "--from", "tune:x", message="--from")
+    lengthwise.refuses("import", "--name", "a", "--metric", "loss:minimize", message="TABLE")
+    lengthwise.refuses(*words[:3], "a/b", *words[4:], "--metric", "loss:minimize", message="name")
     assert list(tmp_path.iterdir()) == [table]
     lengthwise.succeeds(*words, "--metric", "loss:minimize")

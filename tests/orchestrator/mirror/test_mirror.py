@@ -188,7 +188,7 @@ def test_an_address_to_which_nothing_was_written_yet_is_an_empty_storage(tmp_pat
     assert lengthwise.succeeds("list", "sweeps", *where).stdout == f"no sweeps in file://{tmp_path}/new\n"
     claims = write_claims(tmp_path / "claims.yaml", [CLAIM])
     assert "not tested: the sweep was not run" in lengthwise.succeeds("claims", claims, *where).stdout
-    lengthwise.refuses("ui", *where, said=f"file://{tmp_path}/new does not exist")
+    lengthwise.refuses("ui", *where, message=f"file://{tmp_path}/new does not exist")
     assert f"tiny would be stored in file://{tmp_path}/new/tiny\n" in lengthwise.succeeds("plan", tiny, *where).stdout
     assert not (tmp_path / "new").exists()
 
@@ -202,7 +202,7 @@ def test_an_address_with_a_password_is_refused_and_named_without_it(tmp_path, le
     if "{0}" not in named:
         monkeypatch.setitem(lengthwise.environment, "LENGTHWISE_STORAGE", address)
     words = named.format(address, file=tiny).split()
-    refused = lengthwise.refuses(*words, said="sftp://ada:***@nas.example.org/sweeps")
+    refused = lengthwise.refuses(*words, message="sftp://ada:***@nas.example.org/sweeps")
     assert "remove it and set FSSPEC_SFTP_PASSWORD" in refused.stderr
     assert "s3cretpass" not in refused.stdout + refused.stderr and not (tmp_path / "cache").exists()
 
@@ -217,16 +217,16 @@ def test_an_address_may_have_characters_of_patterns(machine, tmp_path, lengthwis
 
 def test_configurations_of_sweeps_at_addresses_are_compared(machine, tmp_path, lengthwise):
     lengthwise.environment["XDG_CACHE_HOME"] = str(tmp_path / "a")
-    one, two = (f"file://{tmp_path}/{name}" for name in ("one", "two"))
+    first, second = (f"file://{tmp_path}/{name}" for name in ("one", "two"))
     with machine("a"):
-        for address in (one, two):
+        for address in (first, second):
             open_ledger(shutil.copytree(FINISHED, find_local_copy(address))).close()
-    done = lengthwise.succeeds("compare", one, "0", f"{two}/1")
+    done = lengthwise.succeeds("compare", first, "0", f"{second}/1")
     assert "First: #0 of finished" in done.stdout and "Second: #1 of finished" in done.stdout
-    assert "Second: #1 of finished" in lengthwise.succeeds("compare", one, f"{one}/0", f"{two}/1").stdout
-    for others in ([f"{two}/x"], ["0", f"{two}s/1"], [two, f"{two}s"]):
-        missing = next(name for name in others if "//" in name and name != two).removesuffix("/1")
-        lengthwise.refuses("compare", one, *others, said=f"{missing} is not a sweep: no ledger in it")
+    assert "Second: #1 of finished" in lengthwise.succeeds("compare", first, f"{first}/0", f"{second}/1").stdout
+    for others in ([f"{second}/x"], ["0", f"{second}s/1"], [second, f"{second}s"]):
+        missing = next(name for name in others if "//" in name and name != second).removesuffix("/1")
+        lengthwise.refuses("compare", first, *others, message=f"{missing} is not a sweep: no ledger in it")
 
 
 def test_a_sweep_that_cannot_be_fetched_hides_no_other_one(machine):

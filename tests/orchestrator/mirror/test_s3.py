@@ -72,8 +72,8 @@ def machines(s3: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[I
         return made[-1]
 
     yield (machine() for _ in itertools.count())
-    for one in made:
-        one.close()
+    for command_line in made:
+        command_line.close()
 
 
 def folder_of(machine: CommandLine, name: str) -> Path:
@@ -81,9 +81,9 @@ def folder_of(machine: CommandLine, name: str) -> Path:
 
 
 def words(long_sweep, name: str, *more: str) -> list[str]:
-    found = long_sweep.words(name, *more)
-    found[found.index("--storage") + 1] = STORAGE
-    return found
+    arguments = long_sweep.words(name, *more)
+    arguments[arguments.index("--storage") + 1] = STORAGE
+    return arguments
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -124,7 +124,7 @@ def test_a_killed_sweep_is_continued_on_another_machine_and_the_first_is_refused
     assert refused.returncode == 2 and "have different records" in refused.stderr
     assert contents(here) == before
     assert third("report", f"{STORAGE}/killed").returncode == 0
-    ledgers = [(folder_of(one, "killed") / "events.jsonl").read_bytes() for one in (second, third)]
+    ledgers = [(folder_of(machine, "killed") / "events.jsonl").read_bytes() for machine in (second, third)]
     assert ledgers[0] == ledgers[1]
 
 
@@ -190,7 +190,7 @@ def test_what_could_not_be_copied_is_said_at_the_end_and_copied_by_resume(machin
     assert f"nothing was copied to {STORAGE}/late yet" in failed.stdout
     assert " is incomplete: " in failed.stdout and f"lengthwise resume {STORAGE}/late" in failed.stdout
     s3.fault = lambda method, path: None
-    other.refuses("resume", f"{STORAGE}/late", said="is not a sweep")
+    other.refuses("resume", f"{STORAGE}/late", message="is not a sweep")
     assert machine("resume", f"{STORAGE}/late").returncode == 0
     assert other("report", f"{STORAGE}/late").returncode == 0
     long_sweep.ended_as_if_left_alone(folder_of(machine, "late"))
@@ -212,7 +212,7 @@ def test_the_first_records_are_there_before_the_first_pack_although_many_answers
     s3.fault = lambda method, path: (500, "InternalError") if chance.random() < 0.3 else None
     machine.succeeds(*words(long_sweep, "first", "training.steps=2", "evaluation.every=2"))
     assert b'"kind":"sweep"' in copied[0]
-    ledgers = [folder_of(one, "first") / "events.jsonl" for one in (machine, other)]
+    ledgers = [folder_of(each, "first") / "events.jsonl" for each in (machine, other)]
     other.succeeds("status", f"{STORAGE}/first")
     assert ledgers[0].read_bytes() == ledgers[1].read_bytes()
 

@@ -46,7 +46,7 @@ def test_a_report_on_read_only_storage_says_how_to_report_a_copy(small_sweep, le
     before = sorted(small_sweep.folder.rglob("*"))
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     for words in ((), ("--open",)):
-        done = lengthwise.refuses("report", small_sweep.folder, *words, said=f"{small_sweep.folder}: ")
+        done = lengthwise.refuses("report", small_sweep.folder, *words, message=f"{small_sweep.folder}: ")
         assert "Read-only file system" in done.stderr and f"cp -r {small_sweep.folder} COPY" in done.stderr
     assert sorted(small_sweep.folder.rglob("*")) == before and lengthwise("status", small_sweep.folder).returncode == 0
 

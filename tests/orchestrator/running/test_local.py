@@ -41,9 +41,9 @@ def children(driver: int) -> list[psutil.Process]:
 @pytest.fixture(scope="module")
 def host():
     """A host of workers, which takes as long to start as all that is asked of it."""
-    one = WorkerHost()
-    yield one
-    one.close()
+    host = WorkerHost()
+    yield host
+    host.close()
 
 
 def test_the_number_of_packs_at_once_is_limited_by_affinity_and_by_the_sweep(monkeypatch) -> None:
@@ -62,15 +62,15 @@ def worker_with(pack_id: str, driver: int) -> psutil.Process | None:
 
 @pytest.mark.slow
 def test_auto_runs_here_without_ray_to_the_curves_of_packs_in_this_process(lengthwise, tiny, tmp_path):
-    found = {}
+    curves = {}
     for scheduler in ("auto", "inline"):
         words = ("run", tiny, "--storage", tmp_path / scheduler, "--set", f"resources.scheduler={scheduler}")
         done = lengthwise.succeeds(*words, *(("--workers", "1") if scheduler == "auto" else ()))
         assert ("this machine with " in done.stdout) == (scheduler == "auto") and "a local Ray" not in done.stdout
         assert "up to 1 pack at once" in done.stdout
-        found[scheduler] = keyed(tmp_path / scheduler / "tiny")
+        curves[scheduler] = keyed(tmp_path / scheduler / "tiny")
     assert "workers: 1" in (tmp_path / "auto" / "tiny" / "sweep.yaml").read_text()
-    assert found["auto"].equals(found["inline"]) and len(found["auto"])
+    assert curves["auto"].equals(curves["inline"]) and len(curves["auto"])
     refused = lengthwise("run", tiny, "--storage", tmp_path, "--workers", "0", "--name", "none")
     assert refused.returncode == 2 and not (tmp_path / "none").exists()
 
@@ -100,7 +100,7 @@ def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sw
     out = finish(driver, exit_code=1)
     state = SweepState.load(folder)
     assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
-    assert [len(state.packs[one].attempts) for one in (unlucky, doomed)] == [1, 2]
+    assert [len(state.packs[pack_id].attempts) for pack_id in (unlucky, doomed)] == [1, 2]
     assert f"pack {unlucky}: the worker process died: " in out and "failed after 2 attempts" in out
     again = lengthwise("resume", folder, "--retry-failed", *INLINE)
     assert again.returncode == 0, again.stderr
@@ -112,8 +112,8 @@ def test_the_host_is_killed_and_its_workers_live_or_are_replaced(lengthwise, lon
     folder = long_sweep.storage / "host"
     driver = long_sweep.start(lengthwise, *long_sweep.words("host", LOCAL))
     wait_for(lambda: records(folder, "evaluation"), driver)
-    for one in children(driver.pid):
-        one.kill()
+    for process in children(driver.pid):
+        process.kill()
     long_sweep.release()
     finish(driver)
     long_sweep.ended_as_if_left_alone(folder)
@@ -223,7 +223,7 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
 def test_a_driver_starts_the_children_that_its_scheduler_may_need(scheduler, tracking, publisher, workers):
     with SweepChildren(scheduler, tracking=tracking) as begun:
         assert (begun.publisher is not None, begun.workers is not None) == (publisher, workers)
-        processes = [one._process for one in (begun.publisher, begun.workers) if one is not None]
+        processes = [child._process for child in (begun.publisher, begun.workers) if child is not None]
         host = begun.workers
         begun.close_unneeded_host("ray")
         assert begun.workers is None and (host is None or not host._process.is_running())
@@ -245,7 +245,7 @@ def test_children_of_a_sweep_that_is_refused_end_with_the_command(lengthwise, ti
         tmp_path,
         "--set",
         "resources={scheduler: local, cpus: 4096}",
-        said="a pack needs more CPUs than this machine has; given 4096; allowed: at most",
+        message="a pack needs more CPUs than this machine has; given 4096; allowed: at most",
     )
     assert len(started) == 1 and not started[0].is_running()
 
@@ -275,8 +275,8 @@ def test_what_is_imported_once_is_forked_and_nothing_else_of_this_process_goes_w
 
 def test_a_few_members_stand_for_a_sweep(tiny):
     spec = load_sweep(tiny, ["resources.scheduler=auto"])
-    (one, *_) = (found.build_member(0) for found in build_first_generation(spec))
-    taken = iter([one] * 1000)
+    (member, *_) = (configuration.build_member(0) for configuration in build_first_generation(spec))
+    taken = iter([member] * 1000)
     choose_scheduler(spec, taken)
     assert len(list(taken)) == 1000 - SAMPLED_MEMBERS
 
@@ -291,7 +291,7 @@ def test_what_the_driver_raises_leaves_as_it_was_raised(host):
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "key", "address", "said"),
+    ("scheduler", "key", "address", "message"),
     [
         ("local", "gpus", "ray://head:10001", "local cannot share GPUs between packs"),
         ("auto", "cpus", None, "a pack needs more CPUs than this machine has"),
@@ -300,7 +300,7 @@ def test_what_the_driver_raises_leaves_as_it_was_raised(host):
     ],
 )
 def test_a_pack_that_needs_more_than_its_machine_has_is_refused_with_the_place(
-    tiny, monkeypatch, scheduler, key, address, said
+    tiny, monkeypatch, scheduler, key, address, message
 ):
     """A cluster decides for itself what it has."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -308,10 +308,10 @@ def test_a_pack_that_needs_more_than_its_machine_has_is_refused_with_the_place(
         monkeypatch.setenv("RAY_ADDRESS", address)
     text = tiny.read_text().replace("scheduler: inline", f"scheduler: {scheduler}, {key}: 4096")
     tiny.write_text(text)
-    line = next(number for number, one in enumerate(text.splitlines(), 1) if one.startswith("resources"))
+    line = next(number for number, text_line in enumerate(text.splitlines(), 1) if text_line.startswith("resources"))
     problems = find_missing_resources(load_sweep(tiny)).problems
-    assert bool(problems) == bool(said) and all(one.where == f"{tiny}:{line}" for one in problems)
-    assert said is None or said in str(problems[0])
+    assert bool(problems) == bool(message) and all(problem.where == f"{tiny}:{line}" for problem in problems)
+    assert message is None or message in str(problems[0])
 
 
 @pytest.mark.parametrize(
@@ -331,8 +331,10 @@ def test_auto_is_ray_for_a_cluster_a_gpu_and_long_training(tiny, monkeypatch, ov
     if address:
         monkeypatch.setenv("RAY_ADDRESS", address)
     spec = load_sweep(tiny, ["resources.scheduler=auto", *overrides])
-    found, said = choose_scheduler(spec, [one.build_member(0) for one in build_first_generation(spec)])
-    assert found == name and why in said
+    scheduler, reason = choose_scheduler(
+        spec, [configuration.build_member(0) for configuration in build_first_generation(spec)]
+    )
+    assert scheduler == name and why in reason
 
 
 def test_a_scheduler_is_chosen_where_the_file_says_nothing_and_makes_no_other_sweep(tiny):

@@ -43,17 +43,17 @@ def member_scores(state: SweepState, length: int = 4) -> pd.DataFrame:
 
 
 def race_by_share(scores: pd.DataFrame, keep: float) -> list[set[str]]:
-    alive, found = scores, []
+    alive, rounds = scores, []
     for bound in BOUNDS[:-1]:
         medians = alive[list(range(bound))].median(axis=1)
         last = medians.sort_values().iloc[math.ceil(keep * len(alive)) - 1]
         alive = alive[medians <= last]
-        found.append(set(alive.index))
-    return found
+        rounds.append(set(alive.index))
+    return rounds
 
 
 def race_by_test(scores: pd.DataFrame, level: float, bounds: list[int]) -> list[set[str]]:
-    alive, found = scores, []
+    alive, rounds = scores, []
     for bound in bounds:
         ranks = alive[list(range(bound))].rank(axis=0)
         sums, n, k = ranks.sum(axis=1).sort_values(), bound, len(alive)
@@ -61,16 +61,16 @@ def race_by_test(scores: pd.DataFrame, level: float, bounds: list[int]) -> list[
             error = 2 * (n * (ranks**2).to_numpy().sum() - (sums**2).sum()) / ((n - 1) * (k - 1))
             stays = sums[sums - sums.iloc[0] <= stats.t.ppf(1 - level / 2, (n - 1) * (k - 1)) * error**0.5]
             alive = alive.loc[sorted(stays.index if len(stays) > 1 else sums[sums <= sums.iloc[1]].index)]
-        found.append(set(alive.index))
-    return found
+        rounds.append(set(alive.index))
+    return rounds
 
 
 def survivors(state: SweepState) -> list[set[str]]:
-    return [set(one.survivors) for one in state.decisions]
+    return [set(decision.survivors) for decision in state.decisions]
 
 
 def members(state: SweepState) -> int:
-    return sum(len(one.members) for one in state.configurations.values())
+    return sum(len(configuration.members) for configuration in state.configurations.values())
 
 
 def test_a_race_for_a_share_is_the_one_over_the_full_sweep(played, tiny):
@@ -80,7 +80,8 @@ def test_a_race_for_a_share_is_the_one_over_the_full_sweep(played, tiny):
     assert survivors(race) != race_by_share(member_scores(whole, length=5), 0.5), "test lengths would have decided so"
     assert same_curves(race, whole)
     planned = plan_rounds(load_sweep(tiny, [*WHOLE, SHARE]), len(race.configurations))
-    assert [one.member_count for one in planned] == [16, 8, 8] == [one.member_count for one in race.race.rounds]
+    for rounds in (planned, race.race.rounds):
+        assert [planned_round.member_count for planned_round in rounds] == [16, 8, 8]
     assert members(race) == 32 and race.race.has_ended
     last = race.race.contenders
     assert {name: race.configurations[name].score for name in last} == judged.loc[list(last)].median(axis=1).to_dict()
@@ -91,14 +92,15 @@ def test_a_race_by_a_test_is_the_one_over_the_full_sweep(played, tiny):
     assert survivors(race) == race_by_test(member_scores(whole), 0.3, [4])
     assert 2 <= len(race.race.contenders) < 8 and race.decisions[0].p < 0.3
     assert same_curves(race, whole)
-    assert members(race) <= sum(one.member_count for one in plan_rounds(load_sweep(tiny, [*RATES, TEST]), 8)) == 64
+    planned = plan_rounds(load_sweep(tiny, [*RATES, TEST]), 8)
+    assert members(race) <= sum(planned_round.member_count for planned_round in planned) == 64
 
 
 @pytest.mark.slow
 def test_a_race_that_is_killed_anywhere_resumes_to_the_same_bits(stage, played):
     whole = played(*WHOLE, TEST)
     kinds = ledger_kinds(whole.folder)
-    races = [place for place, kind in enumerate(kinds) if kind == "race"]
+    races = [index for index, kind in enumerate(kinds) if kind == "race"]
     for cut in sorted({kinds.index("score"), *(race + beside for race in races for beside in (0, 2))}):
         killed = stage(f"killed {cut}", *WHOLE, TEST)
         shutil.copytree(whole.folder / "curves", killed.folder / "curves")
@@ -111,8 +113,8 @@ def test_a_race_that_is_killed_anywhere_resumes_to_the_same_bits(stage, played):
 
 
 def test_decisions_do_not_depend_on_packs_or_their_order(stage, played):
-    one = stage("one", *WHOLE, SHARE, pack=3).play(order=lambda packs: packs[::-1])
-    assert one.decisions == played(*WHOLE, SHARE).decisions
+    state = stage("one", *WHOLE, SHARE, pack=3).play(order=lambda packs: packs[::-1])
+    assert state.decisions == played(*WHOLE, SHARE).decisions
 
 
 def test_who_left_is_ranked_behind_and_effects_are_over_shared_seeds(played):
@@ -125,7 +127,7 @@ def test_who_left_is_ranked_behind_and_effects_are_over_shared_seeds(played):
     assert result.shared_seeds == {0, 1}
     rates = {row.config_id: row.values["model.dropout"] for row in result.rows}
     medians = member_scores(state)[[0, 1]].median(axis=1)
-    (effect,) = [one for one in compute_score_effects(result) if one.key == "model.dropout"]
+    (effect,) = [effect for effect in compute_score_effects(result) if effect.key == "model.dropout"]
     assert effect.correlation == pytest.approx(stats.spearmanr([rates[name] for name in medians.index], medians)[0])
 
 
@@ -144,9 +146,10 @@ def test_seeds_that_diverge_count_as_the_objective_says(stage, policy, left):
     state = stage(
         "race", diverging, "search={racing: {first: 2, keep: 0.9}}", "seeds=4", f"objective.failed_seeds={policy}"
     ).play()
-    failed = [one for one in state.configurations.values() if one.seeds_failed]
-    assert {name for one in state.decisions for name in one.survivors}.isdisjoint(one.config_id for one in failed)
-    assert len(failed) == 2 and {len(one.members) for one in failed} == {2}
+    failed = [configuration for configuration in state.configurations.values() if configuration.seeds_failed]
+    survivors = {name for decision in state.decisions for name in decision.survivors}
+    assert survivors.isdisjoint(configuration.config_id for configuration in failed)
+    assert len(failed) == 2 and {len(configuration.members) for configuration in failed} == {2}
 
 
 @pytest.mark.slow
@@ -155,22 +158,22 @@ def test_the_command_line_runs_extends_confirms_and_reports_a_race(lengthwise, t
     plan = lengthwise("plan", tiny, *rule)
     assert "2 seeds of 4 configurations, then 2 seeds of 2 configurations" in " ".join(plan.stdout.split())
     lengthwise.succeeds("run", tiny, "--storage", tiny.parent, *rule)
-    said = (
+    sentence = (
         "A race over seeds had 2 seeds of 4 configurations, then 4 seeds of 2 configurations: 12 of 16 members (75 %)."
     )
     folder = tiny.parent / "tiny"
-    assert said in re.sub("<[^<>]*>", "", (folder / "report.html").read_text())  # percentages stand in spans
+    assert sentence in re.sub("<[^<>]*>", "", (folder / "report.html").read_text())  # percentages stand in spans
     table = pd.read_csv(folder / "race.csv")
     assert table.groupby("round").size().to_dict() == {1: 4, 2: 2} and table["stays"].sum() == 2
     status = lengthwise("status", folder).stdout
     assert "seeds 0-1 of 4 configurations: 2 stay, by median" in status
     assert "seeds 2-3 of 2 configurations: the last round" in status
-    lengthwise.refuses("extend", folder, "--configurations", "6", said="allowed: more seeds")
+    lengthwise.refuses("extend", folder, "--configurations", "6", message="allowed: more seeds")
     more = lengthwise.succeeds("extend", folder, "--seeds", "8")
     assert "added: seeds 4-7 of the remaining configurations of the race" in more.stdout
     assert "the race continues after round 2 with its 4 seeds" in more.stdout
     state = SweepState.load(folder)
-    assert [len(one.new_seeds) for one in state.race.rounds] == [2, 2, 4] and members(state) == 16
+    assert [len(race_round.new_seeds) for race_round in state.race.rounds] == [2, 2, 4] and members(state) == 16
     first = lengthwise("extend", folder, "--seeds", "+2", "--top", "1")
     assert first.returncode == 0 and "added: seeds 8-9 of #" in first.stdout
     lengthwise.succeeds("confirm", folder, "--top", "1", "--seeds", "2")
@@ -178,7 +181,7 @@ def test_the_command_line_runs_extends_confirms_and_reports_a_race(lengthwise, t
 
 
 def test_what_is_no_race_is_refused(lengthwise, tiny):
-    for setting, said in (
+    for setting, message in (
         ("search.racing={first: 2}", "has neither keep nor test"),
         ("search.racing={first: 2, keep: 0.5, test: friedman}", "has both keep and test"),
         ("search.racing={first: 4, keep: 0.5}", "there is no round after the first: all 4 seeds are in it"),
@@ -186,7 +189,7 @@ def test_what_is_no_race_is_refused(lengthwise, tiny):
         ("claims=claims.yaml", "a race gives seeds by results"),
     ):
         done = lengthwise("validate", tiny, "--set", SHARE, "--set", "seeds=4", "--set", setting)
-        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+        assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_round_has_all_seeds_at_most_and_keeps_one_configuration_at_least():

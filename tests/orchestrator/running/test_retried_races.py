@@ -32,7 +32,7 @@ def dying(lengthwise, tiny, played, monkeypatch):
 @pytest.mark.slow
 def test_a_race_whose_first_packs_all_died_is_run_by_retrying_them(lengthwise, dying):
     folder, whole = dying(lambda work: True, "search.racing={first: 2, keep: 0.5}")
-    assert not any(one.survivors for one in (*SweepState.load(folder).rungs, *SweepState.load(folder).decisions))
+    assert not any(record.survivors for record in (*SweepState.load(folder).rungs, *SweepState.load(folder).decisions))
     lengthwise.succeeds("resume", folder, "--retry-failed")
     assert same_curves(SweepState.load(folder), whole)
 
@@ -63,6 +63,6 @@ def test_members_of_a_pack_that_was_retried_have_not_failed_though_they_were_pru
 @pytest.mark.slow
 def test_a_race_of_one_round_gives_more_seeds_to_those_that_are_named(lengthwise, tiny):
     lengthwise.succeeds("run", tiny, "--storage", tiny.parent, *sets(*RATES, HALVING))
-    said = "has neither keep nor test; give --top, too"
-    lengthwise.refuses("extend", tiny.parent / "tiny", "--seeds", "+2", said=said)
+    message = "has neither keep nor test; give --top, too"
+    lengthwise.refuses("extend", tiny.parent / "tiny", "--seeds", "+2", message=message)
     lengthwise.succeeds("extend", tiny.parent / "tiny", "--seeds", "+1", "--top", "1")

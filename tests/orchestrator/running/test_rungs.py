@@ -48,17 +48,17 @@ def replayed(whole: SweepState, race: SweepState) -> list[tuple[tuple[str, ...],
     """The survivors and who was guarded at every rung, from the curves of the sweep without a race."""
     rungs = Rungs.model_validate(race.spec["search"]["racing"]["steps"])
     objective, curves = read_objective(whole.spec), read_curves(whole)
-    names, found, seeds = list(whole.configurations), [], race.rungs[0].seeds
+    names, outcomes, seeds = list(whole.configurations), [], race.rungs[0].seeds
     for rung in rungs.list_rungs(5, 40):
         now, before = (compute_scores_at_step(curves, objective, step, names, seeds) for step in rung)
         outcome = decide_rung(now, before, rungs, objective)
-        found.append((outcome.survivors, outcome.guarded))
+        outcomes.append((outcome.survivors, outcome.guarded))
         names = list(outcome.survivors)
-    return found
+    return outcomes
 
 
 def recorded_outcomes(state: SweepState) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    return [(one.survivors, one.guarded) for one in state.rungs]
+    return [(rung.survivors, rung.guarded) for rung in state.rungs]
 
 
 def last_steps(state: SweepState) -> dict[str, int]:
@@ -71,26 +71,27 @@ def last_steps(state: SweepState) -> dict[str, int]:
 def test_rungs_decide_as_the_full_sweep_says_and_survivors_keep_their_bits(played, rule, left):
     whole, race = played(*RATES, pack=32), played(*RATES, rule, pack=8)
     assert recorded_outcomes(race) == replayed(whole, race)
-    assert left is None or [len(one.survivors) for one in race.rungs] == left
+    assert left is None or [len(rung.survivors) for rung in race.rungs] == left
     assert same_curves(race, whole)
     stays = race.rungs[-1].survivors
-    for name, one in race.configurations.items():
-        assert (one.pruned_at is None) == (name in stays) == one.is_scored
-        assert last_steps(race)[name] == (40 if name in stays else one.pruned_at)
+    for name, configuration in race.configurations.items():
+        assert (configuration.pruned_at is None) == (name in stays) == configuration.is_scored
+        assert last_steps(race)[name] == (40 if name in stays else configuration.pruned_at)
     assert race.race.has_ended and {pack.status for pack in race.packs.values()} == {"complete"}
     assert race.race.member_steps_saved == sum(
-        4 * (40 - one.pruned_at) for one in race.configurations.values() if one.pruned_at
+        4 * (40 - configuration.pruned_at) for configuration in race.configurations.values() if configuration.pruned_at
     )
 
 
 @pytest.mark.slow
 def test_survivors_race_on_over_seeds(played):
     whole, race = played(*RATES, pack=32), played(*RATES, ROUNDS, pack=8)
-    assert [len(one.survivors) for one in race.rungs] == [4, 2] and len(race.decisions) == 1
+    assert [len(rung.survivors) for rung in race.rungs] == [4, 2] and len(race.decisions) == 1
     assert race.decisions[0].values.keys() == set(race.rungs[-1].survivors)
     assert same_curves(race, whole)
-    assert [len(one.members) for one in race.configurations.values() if one.pruned_at] == [2] * 6
-    assert sum(len(one.members) for one in race.configurations.values()) == 18
+    pruned = [configuration for configuration in race.configurations.values() if configuration.pruned_at]
+    assert [len(configuration.members) for configuration in pruned] == [2] * 6
+    assert sum(len(configuration.members) for configuration in race.configurations.values()) == 18
     state = SweepState(race.folder)
     for record in read_records(race.folder):
         state.apply(record)
@@ -99,21 +100,21 @@ def test_survivors_race_on_over_seeds(played):
 
 @pytest.mark.slow
 def test_decisions_do_not_depend_on_packs_or_their_order(stage, played):
-    one = stage("one", *RATES, HALVING, pack=3).play(order=lambda packs: packs[::-1])
-    two = played(*RATES, HALVING, pack=8)
-    assert one.rungs == two.rungs and same_curves(one, two)
+    first = stage("one", *RATES, HALVING, pack=3).play(order=lambda packs: packs[::-1])
+    second = played(*RATES, HALVING, pack=8)
+    assert first.rungs == second.rungs and same_curves(first, second)
 
 
 @pytest.mark.slow
 def test_rungs_that_are_killed_anywhere_resume_to_the_same_bits(stage, played):
     whole = played(*RATES, ROUNDS, pack=8)
     lines, kinds = ledger_lines(whole.folder), ledger_kinds(whole.folder)
-    rungs = [place for place, kind in enumerate(kinds) if kind == "rung"]
+    rungs = [index for index, kind in enumerate(kinds) if kind == "rung"]
     cuts = sorted({kinds.index("evaluation") + 1, *(rung + beside for rung in rungs for beside in (-1, 0, 1))})
-    for place, cut in enumerate(cuts):
+    for number, cut in enumerate(cuts):
         killed = stage(f"killed {cut}", *RATES, ROUNDS, pack=8)
         shutil.copytree(whole.folder / "curves", killed.folder / "curves")
-        if place % 2:  # otherwise all states are lost
+        if number % 2:  # otherwise all states are lost
             keep_checkpoints_until(whole.folder, killed.folder, lines[:cut])
         cut_ledger(killed.folder, cut, whole.folder)
         state = killed.play()
@@ -177,7 +178,7 @@ def test_seeds_that_fail_before_a_rung_count_as_the_objective_says(stage):
     assert [rung.values[name] is None for name in state.configurations] == [False, False, True, True]
     assert rung.survivors == tuple(state.configurations)[:2]
     result = summarize(state)
-    assert [one.seeds_failed for one in result.rows] == [0, 0, 2, 2]
+    assert [row.seeds_failed for row in result.rows] == [0, 0, 2, 2]
     (effect,) = compute_score_effects(result)
     (difference,) = effect.differences
     assert result.design.survivors and effect.reason == SURVIVORS
@@ -269,8 +270,8 @@ def test_a_late_learner_is_lost_without_the_guard_and_wins_with_it(stage, report
     guarded = play("guarded", ", racing: {first: 4, steps: {first: 10, growth: 2, keep: 0.5}}")
     name = list(whole.configurations)[-1]
     assert plain.configurations[name].pruned_at == 10 and summarize(plain).rows[0].config_id != name
-    assert [one.guarded for one in guarded.rungs] == [(name,), (name,)]
-    assert [len(one.survivors) for one in guarded.rungs] == [3, 3]
+    assert [rung.guarded for rung in guarded.rungs] == [(name,), (name,)]
+    assert [len(rung.survivors) for rung in guarded.rungs] == [3, 3]
     assert summarize(guarded).rows[0].config_id == summarize(whole).rows[0].config_id == name
     assert same_curves(guarded, whole) and recorded_outcomes(guarded) == replayed(whole, guarded)
 
@@ -289,7 +290,7 @@ def test_rungs_are_evaluations_and_end_before_training():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (("search.racing.steps.first=12",), "there is no evaluation at this step; given 12; allowed: a multiple of"),
         (("search.racing.steps.first=40",), "is not before the end"),
@@ -305,10 +306,10 @@ def test_rungs_are_evaluations_and_end_before_training():
         (("search.racing.first=2",), "has neither keep nor test"),
     ],
 )
-def test_rungs_that_cannot_be_are_refused(lengthwise, tiny, settings, said):
+def test_rungs_that_cannot_be_are_refused(lengthwise, tiny, settings, message):
     words = sets(*RATES, GUARDED, *settings)
     done = lengthwise("validate", tiny, *words)
-    assert done.returncode == 2 and said in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
+    assert done.returncode == 2 and message in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
 
 
 def test_a_sweep_without_rungs_keeps_its_hash_and_rungs_are_resolved(tiny):
@@ -323,12 +324,14 @@ def test_a_sweep_without_rungs_keeps_its_hash_and_rungs_are_resolved(tiny):
 def test_a_record_of_a_rung_is_checked(played, tmp_path):
     race = played(*RATES, HALVING, pack=8).folder
     (fields, *_) = [record.fields for record in read_records(race) if record.kind == "rung"]
-    assert "spreads" in find_record_problem("rung", {name: one for name, one in fields.items() if name != "spreads"})
-    for change, said in (({"step": 15}, "not at the next rung"), ({"survivors": ["x"]}, "unknown configuration x")):
+    assert "spreads" in find_record_problem(
+        "rung", {name: value for name, value in fields.items() if name != "spreads"}
+    )
+    for change, message in (({"step": 15}, "not at the next rung"), ({"survivors": ["x"]}, "unknown configuration x")):
         state = SweepState.replay(race, [r for r in read_records(race) if r.kind != "rung"])
         with (
-            Ledger.open(shutil.copytree(race, tmp_path / said)) as ledger,
-            pytest.raises(DamagedLedger, match=said),
+            Ledger.open(shutil.copytree(race, tmp_path / message)) as ledger,
+            pytest.raises(DamagedLedger, match=message),
         ):
             state.apply(ledger.append("rung", **fields | change))
 
@@ -342,15 +345,17 @@ def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
     done = lengthwise.succeeds("run", tiny, "--storage", tiny.parent, *rule)
     folder = tiny.parent / "tiny"
     state, table = SweepState.load(folder), pd.read_csv(folder / "rungs.csv")
-    guarded = {name for one in state.rungs for name in one.guarded}
+    guarded = {name for rung in state.rungs for name in rung.guarded}
     assert set(table[table["outcome"] == "guarded"]["config_id"]) == guarded
-    assert list(table.groupby("step").size()) == [len(one.values) for one in state.rungs]
+    assert list(table.groupby("step").size()) == [len(rung.values) for rung in state.rungs]
     saved = f"That saved {state.race.member_steps_saved:,} of 640 member-steps of the first round."
     page = (folder / "report.html").read_text()
     assert "3 pruned" in done.stdout and saved in page
     assert "pruned at step 10" in page and "Pruned during training" in page
     report = pd.read_csv(folder / "report.csv")
-    pruned = {name: one.pruned_at for name, one in state.configurations.items() if one.pruned_at}
+    pruned = {
+        name: configuration.pruned_at for name, configuration in state.configurations.items() if configuration.pruned_at
+    }
     assert report.dropna(subset="pruned_at").set_index("config_id")["pruned_at"].to_dict() == pruned
     assert report[report["config_id"].isin(pruned)][["rank", "score"]].isna().all(axis=None)
     status = lengthwise("status", folder).stdout
@@ -363,8 +368,8 @@ def test_the_command_line_plans_runs_and_reports_rungs(lengthwise, tiny):
         ("confirm", folder, "--configuration", first),
         ("extend", folder, "--seeds", "+1", "--configuration", first),
     ):
-        lengthwise.refuses(*words, said="was pruned at step")
-    lengthwise.refuses("extend", folder, "--configurations", "9", said="allowed: more seeds")
+        lengthwise.refuses(*words, message="was pruned at step")
+    lengthwise.refuses("extend", folder, "--configurations", "9", message="allowed: more seeds")
 
 
 @pytest.mark.slow
@@ -390,7 +395,8 @@ def test_damaged_curves_of_a_pruned_configuration_are_trained_again(lengthwise, 
     sweep = ("--storage", tiny.parent, *sets(*RATES, HALVING, "resources.pack=4"))
     lengthwise.succeeds("run", tiny, *sweep)
     state = SweepState.load(folder := tiny.parent / "tiny")
-    before, pruned = read_curves(state), next(one for one in state.configurations.values() if one.pruned_at == 20)
+    before = read_curves(state)
+    pruned = next(configuration for configuration in state.configurations.values() if configuration.pruned_at == 20)
     pack = state.packs[pruned.members[0].pack_id]
     (folder / pack.evaluations[10]["file"]).unlink()
     lengthwise.succeeds("repair", folder)

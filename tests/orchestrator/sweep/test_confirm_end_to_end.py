@@ -17,10 +17,11 @@ def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):
     done = lengthwise.succeeds("confirm", tmp_path / "tiny", "--top", 2, "--seeds", 3)
     search, confirmation = SweepState.load(tmp_path / "tiny"), SweepState.load(tmp_path / "tiny-confirm")
     assert confirmation.end_status == "complete" and confirmation.spec["seeds"] == [2, 3, 4]
-    scores = sorted((found.score, name) for name, found in search.configurations.items())
+    scores = sorted((configuration.score, name) for name, configuration in search.configurations.items())
     assert list(confirmation.configurations) == [name for _, name in scores[:2]]
-    for name, found in confirmation.configurations.items():
-        assert found.resolved == search.configurations[name].resolved and set(found.members) == {2, 3, 4}
+    for name, configuration in confirmation.configurations.items():
+        assert configuration.resolved == search.configurations[name].resolved
+        assert set(configuration.members) == {2, 3, 4}
     origin = read_first_record(confirmation.folder).fields["provenance"]["confirms"]
     assert (origin["sweep"], origin["spec_hash"]) == ("tiny", search.spec_hash)
     seeds = "on fresh seeds 2-4"
@@ -40,4 +41,4 @@ def test_confirm_from_search_to_reports(lengthwise, tiny, tmp_path):
     lengthwise.succeeds("resume", confirmation.folder)
     pd.testing.assert_frame_equal(pd.read_parquet(confirmation.folder / "curves.parquet"), whole)
 
-    lengthwise.refuses("confirm", search.folder, said="already has a sweep")
+    lengthwise.refuses("confirm", search.folder, message="already has a sweep")

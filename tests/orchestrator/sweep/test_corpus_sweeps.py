@@ -48,13 +48,13 @@ def test_a_sweep_is_not_resumed_on_another_text(text: Path, tmp_path: Path, leng
     cut_ledger(folder, ledger_kinds(folder).index("pack_end"))
     unfinished = (folder / "events.jsonl").read_bytes()
     write_text(tmp_path / "data", seed=1)
-    lengthwise.refuses("resume", folder, said="another version of the corpus 'mine'")
+    lengthwise.refuses("resume", folder, message="another version of the corpus 'mine'")
     assert (folder / "events.jsonl").read_bytes() == unfinished
     write_text(tmp_path / "data", seed=0)
     assert lengthwise("resume", folder).returncode == 0
     write_text(tmp_path / "data", seed=1)
     assert lengthwise("report", folder).returncode == 0, "a report needs no text"
-    lengthwise.refuses("confirm", folder, "--top", 1, said="another version of the corpus 'mine'")
+    lengthwise.refuses("confirm", folder, "--top", 1, message="another version of the corpus 'mine'")
     write_text(tmp_path / "data", seed=0)
     lengthwise.succeeds("confirm", folder, "--top", 1, "--set", "resources.scheduler=inline")
 
@@ -64,9 +64,9 @@ def test_a_text_that_is_missing_is_one_clear_error_before_anything_is_written(
 ) -> None:
     done = lengthwise("run", text, "--storage", tmp_path / "sweeps", "--set", "task.corpus=yours")
     assert done.returncode == 2 and done.stderr.count("\n") < 8, done.stderr
-    said = " ".join(done.stderr.split())
-    assert "corpus 'yours': " in said and "lengthwise data FILE --fetch" in said
-    assert "task.corpus" in said and "Traceback" not in said and not (tmp_path / "sweeps").exists()
+    message = " ".join(done.stderr.split())
+    assert "corpus 'yours': " in message and "lengthwise data FILE --fetch" in message
+    assert "task.corpus" in message and "Traceback" not in message and not (tmp_path / "sweeps").exists()
     assert lengthwise("validate", text, "--set", "task.corpus=yours").returncode == 0, "its values are good"
 
 

@@ -96,7 +96,7 @@ def test_a_sweep_keeps_its_data_and_goes_on_with_the_copies(study: Path, tmp_pat
 
     shutil.rmtree(folder / "code")
     dataset._read_files.cache_clear()
-    lengthwise.refuses("extend", folder, "--seeds", 4, said="train.csv cannot be read", cwd=tmp_path)
+    lengthwise.refuses("extend", folder, "--seeds", 4, message="train.csv cannot be read", cwd=tmp_path)
     anew("report", folder, cwd=tmp_path)
 
 
@@ -112,12 +112,12 @@ def test_large_data_are_read_where_they_are(
     assert SweepState.load(folder).modules[0]["installed"] is True
     write_rows(study / "data", shift=1)
     dataset._read_files.cache_clear()
-    lengthwise.refuses("extend", folder, "--seeds", 4, said="differs from the recorded files")
+    lengthwise.refuses("extend", folder, "--seeds", 4, message="differs from the recorded files")
 
 
 def test_data_may_be_in_the_data_folder(study: Path, tmp_path: Path, lengthwise, anew, monkeypatch) -> None:
     (study / "data").rename(tmp_path / "shared")
-    lengthwise.refuses("validate", study / "stored.yaml", said="stored.yaml:3: task.train: there is no file")
+    lengthwise.refuses("validate", study / "stored.yaml", message="stored.yaml:3: task.train: there is no file")
     (tmp_path / "shared").rename(study / "data")
     monkeypatch.setitem(lengthwise.environment, "LENGTHWISE_DATA", str(study))
     (tmp_path / "alone.yaml").write_text(SWEEP)
@@ -125,7 +125,7 @@ def test_data_may_be_in_the_data_folder(study: Path, tmp_path: Path, lengthwise,
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("task.train=data/trian.csv", "task.train: there is no file"),
         (
@@ -141,13 +141,13 @@ def test_data_may_be_in_the_data_folder(study: Path, tmp_path: Path, lengthwise,
     ],
 )
 def test_mistakes_are_refused_before_anything_is_written(
-    study: Path, tmp_path: Path, lengthwise, override: str, said: str
+    study: Path, tmp_path: Path, lengthwise, override: str, message: str
 ) -> None:
     words = ["run", study / "stored.yaml", "--storage", tmp_path / "sweeps", "--set", override]
     done = lengthwise(*words, cwd=tmp_path)
     assert done.returncode == 2 and "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
     assert not (tmp_path / "sweeps").exists()
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_rows_are_shown_as_text(study: Path, lengthwise) -> None:

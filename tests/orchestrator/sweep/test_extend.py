@@ -50,8 +50,8 @@ def run(lengthwise, tmp_path_factory, tiny_text):
 
 def same(*folders: Path) -> bool:
     """Whether two sweeps have the same curves, bit for bit, and the same scores."""
-    one, other = map(SweepState.load, folders)
-    return keyed(one).equals(keyed(other)) and scores(one) == scores(other) and None not in scores(one).values()
+    first, second = map(SweepState.load, folders)
+    return keyed(first).equals(keyed(second)) and scores(first) == scores(second) and None not in scores(first).values()
 
 
 TPE = sets("search.sampler=tpe", "search.generation=2")
@@ -84,7 +84,7 @@ def test_an_extended_sweep_is_the_one_of_that_size_from_the_beginning(lengthwise
 @pytest.mark.slow
 def test_values_are_added_to_a_grid_behind_the_old_points(lengthwise, run):
     folder = run(*GRID)
-    before = {n: (one.config_id, one.values) for n, one in SweepState.load(folder).draws.items()}
+    before = {n: (draw.config_id, draw.values) for n, draw in SweepState.load(folder).draws.items()}
     added = "space.model.norm={grid: [pre, post, none]}"
     done = lengthwise.succeeds("extend", folder, "--set", added)
     assert "added: 2 configurations with seeds 0-1, model.norm: [pre, post, none]" in done.stdout
@@ -101,29 +101,34 @@ def test_values_are_added_to_a_grid_behind_the_old_points(lengthwise, run):
 @pytest.mark.slow
 def test_the_first_configurations_alone_get_more_seeds(lengthwise, run):
     folder = run()
-    first = min(SweepState.load(folder).configurations.values(), key=lambda one: one.score)
+    first = min(SweepState.load(folder).configurations.values(), key=lambda configuration: configuration.score)
     done = lengthwise.succeeds("extend", folder, "--top", "1", "--seeds", "5")
     assert f"added: seeds 2-4 of #{first.number}" in done.stdout
     state = SweepState.load(folder)
-    assert {len(one.members) for one in state.configurations.values()} == {2, 5}
+    assert {len(configuration.members) for configuration in state.configurations.values()} == {2, 5}
     assert len(state.configurations[first.config_id].members) == 5
-    other = next(one for one in state.configurations.values() if one.number != first.number)
+    other = next(
+        configuration for configuration in state.configurations.values() if configuration.number != first.number
+    )
     lengthwise.succeeds("extend", folder, "--configuration", f"#{other.number}", "--seeds", "20-21")
-    own = {first.number: f"2-4 of #{first.number}", other.number: f"20-21 of #{other.number}"}
-    already = f"(already planned: {'; '.join(own[number] for number in sorted(own))})"
-    lengthwise.refuses("extend", folder, "--seeds", "2", said=f"4 configurations with seeds 0-1 {already}")
+    planned = {first.number: f"2-4 of #{first.number}", other.number: f"20-21 of #{other.number}"}
+    already = f"(already planned: {'; '.join(planned[number] for number in sorted(planned))})"
+    lengthwise.refuses("extend", folder, "--seeds", "2", message=f"4 configurations with seeds 0-1 {already}")
     done = lengthwise.succeeds("extend", folder, "--seeds", "5")
     assert f"added: seeds 2-4 of 4 configurations {already}" in done.stdout
-    seeds = {one.config_id: sorted(one.members) for one in SweepState.load(folder).configurations.values()}
+    seeds = {
+        configuration.config_id: sorted(configuration.members)
+        for configuration in SweepState.load(folder).configurations.values()
+    }
     assert seeds.pop(other.config_id) == [0, 1, 2, 3, 4, 20, 21]
-    assert all(one == [0, 1, 2, 3, 4] for one in seeds.values())
+    assert all(numbers == [0, 1, 2, 3, 4] for numbers in seeds.values())
 
 
 LISTED = sets("space={}", "search={sampler: listed, listed: [{model.norm: pre}, {model.norm: none}]}")
 
 
 @pytest.mark.parametrize(
-    ("begun", "options", "said"),
+    ("begun", "options", "message"),
     [
         ([], "", "4 configurations with seeds 0-1"),
         ([], "--seeds 2", "4 configurations with seeds 0-1"),
@@ -146,10 +151,10 @@ LISTED = sets("space={}", "search={sampler: listed, listed: [{model.norm: pre}, 
         (sets("space={model.norm: {grid: [none, pre]}}", "search={}"), "--configurations 6", "--configurations 6"),
     ],
 )
-def test_what_cannot_be_added_is_refused_before_anything_is_written(lengthwise, run, begun, options, said):
+def test_what_cannot_be_added_is_refused_before_anything_is_written(lengthwise, run, begun, options, message):
     folder = run(*begun)
     before = {path: path.read_bytes() for path in (folder / LEDGER_FILE, folder / "sweep.yaml")}
-    lengthwise.refuses("extend", folder, *shlex.split(options), said=said)
+    lengthwise.refuses("extend", folder, *shlex.split(options), message=message)
     assert all(path.read_bytes() == content for path, content in before.items())
 
 
@@ -160,15 +165,17 @@ def test_name_description_and_claims_stay_as_they_are(lengthwise, run, verb):
     settings = ("resources.workers=1", "name=other", "description=x", " claims=no.yaml", "notify=http://host/se-cret")
     done = lengthwise(verb, folder, *sets(*settings), *(("--seeds", "3") if verb == "extend" else ()))
     more = ", space, search, seeds" if verb == "extend" else ""
-    said = f"--set name, description, claims: cannot be changed; allowed: resources, budget, tracking, notify{more}\n"
-    assert (done.returncode, done.stderr) == (2, said) and (folder / LEDGER_FILE).read_bytes() == before
+    message = (
+        f"--set name, description, claims: cannot be changed; allowed: resources, budget, tracking, notify{more}\n"
+    )
+    assert (done.returncode, done.stderr) == (2, message) and (folder / LEDGER_FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    ("seeds", "said"), [("100001", "too many seeds; allowed: up to 100000"), ("+99999", "too"), ("9" * 5000, "not")]
+    ("seeds", "message"), [("100001", "too many seeds; allowed: up to 100000"), ("+99999", "too"), ("9" * 5000, "not")]
 )
-def test_more_seeds_than_a_sweep_file_may_ask_for_are_refused(run, seeds, said):
-    with pytest.raises(UserError, match=f"--seeds .*: {said}"):
+def test_more_seeds_than_a_sweep_file_may_ask_for_are_refused(run, seeds, message):
+    with pytest.raises(UserError, match=f"--seeds .*: {message}"):
         plan_extension(SweepState.load(run()), seeds=seeds)
 
 
@@ -195,9 +202,9 @@ def test_run_and_resume_say_how_a_changed_file_is_added(lengthwise, run, tmp_pat
         assert refused.returncode == 2
         assert (command if words[0] == "run" else command.partition(" --conf")[0]) in refused.stderr
     lengthwise.succeeds(*command.split()[1:])
-    lengthwise.refuses("run", file, "--storage", folder.parent, said="has this sweep already")
+    lengthwise.refuses("run", file, "--storage", folder.parent, message="has this sweep already")
     file.write_text(tiny_text)
-    lengthwise.refuses("run", file, "--storage", folder.parent, said="which was extended later")
+    lengthwise.refuses("run", file, "--storage", folder.parent, message="which was extended later")
     file.write_text(tiny_text.replace("steps: 18", "steps: 19").replace("seeds: 2", "seeds: 4"))
     other = lengthwise("run", file, "--storage", folder.parent)
     assert other.returncode == 2 and "extend" not in other.stderr
@@ -210,19 +217,19 @@ def test_a_file_is_compared_with_the_specification_of_the_sweep_that_is_nearest(
     file = tmp_path / "tiny.yaml"
     file.write_text(tiny_text.replace("seeds: 2", "seeds: [0, 1, 5, 9]"))
     for words in (("run", file, "--storage", folder.parent), ("run", file, "--storage", folder.parent, "--resume")):
-        text = lengthwise.refuses(*words, said="seeds: was [0, 1], now [0, 1, 5, 9]").stderr
+        text = lengthwise.refuses(*words, message="seeds: was [0, 1], now [0, 1, 5, 9]").stderr
         assert text.rstrip().endswith(f"or extend the sweep: lengthwise extend {folder} --seeds 9-9")
     file.write_text(tiny_text.replace("seeds: 2", "seeds: [0, 1, 5]"))
-    text = lengthwise.refuses("run", file, "--storage", folder.parent, said="now [0, 1, 5]").stderr
+    text = lengthwise.refuses("run", file, "--storage", folder.parent, message="now [0, 1, 5]").stderr
     assert "extend" not in text
     file.write_text(tiny_text.replace("steps: 18", "steps: 19"))
-    text = lengthwise.refuses("run", file, "--storage", folder.parent, said="training.steps: was 18, now 19").stderr
+    text = lengthwise.refuses("run", file, "--storage", folder.parent, message="training.steps: was 18, now 19").stderr
     assert "seeds: was" not in text
     lengthwise.succeeds("extend", folder, "--configurations", "5")
     file.write_text(tiny_text.replace("seeds: 2", "seeds: 4").replace("configurations: 4", "configurations: 6"))
-    text = lengthwise.refuses("run", file, "--storage", folder.parent, said="configurations: was 4, now 6").stderr
+    text = lengthwise.refuses("run", file, "--storage", folder.parent, message="configurations: was 4, now 6").stderr
     assert "extend" not in text  # it would take away seeds 5 and 6
-    lengthwise.refuses("resume", folder, "--set", "seeds=2", said="seeds: was [0, 1, 5, 6], now [0, 1]")
+    lengthwise.refuses("resume", folder, "--set", "seeds=2", message="seeds: was [0, 1, 5, 6], now [0, 1]")
 
 
 @pytest.mark.parametrize("words", [("extend", "--seeds", "4"), ("resume",)])
@@ -259,7 +266,7 @@ def test_what_was_edited_in_sweep_yaml_is_kept(lengthwise, run):
 def test_an_unfinished_sweep_is_extended(lengthwise, run):
     folder = run()
     cut_ledger(folder, ledger_kinds(folder).index("pack_end") + 1)
-    lengthwise.refuses("extend", folder, "--top", "1", "--seeds", "4", said="not finished")
+    lengthwise.refuses("extend", folder, "--top", "1", "--seeds", "4", message="not finished")
     lengthwise.succeeds("extend", folder, "--seeds", "3", "--configurations", "5")
     assert same(folder, run("--set", "seeds=3", "--set", "search.configurations=5"))
 
@@ -283,7 +290,7 @@ def test_the_same_command_resumes_an_extension_that_was_killed(lengthwise, run, 
         lengthwise.succeeds("extend", folder, *options)
         assert ledger_kinds(folder).count("extend") == 2
     else:
-        lengthwise.refuses("extend", folder, *options, said="for more: --seeds ")
+        lengthwise.refuses("extend", folder, *options, message="for more: --seeds ")
 
 
 @pytest.mark.slow
@@ -291,11 +298,11 @@ def test_a_confirmation_gets_seeds_that_its_search_has_not_used(lengthwise, run)
     folder = run()
     assert lengthwise("confirm", folder, "--top", "1", "--seeds", "2").returncode == 0
     confirmation = folder.with_name("tiny-confirm")
-    lengthwise.refuses("extend", confirmation, "--seeds", "0-1", said="0-1 were used by")
+    lengthwise.refuses("extend", confirmation, "--seeds", "0-1", message="0-1 were used by")
     assert lengthwise("extend", confirmation, "--configurations", "2").returncode == 2
     lengthwise.succeeds("extend", confirmation, "--seeds", "4")
-    (one,) = SweepState.load(confirmation).configurations.values()
-    assert sorted(one.members) == [2, 3, 4, 5]
+    (configuration,) = SweepState.load(confirmation).configurations.values()
+    assert sorted(configuration.members) == [2, 3, 4, 5]
     skipped = lengthwise("extend", folder, "--seeds", "3")
     assert "added: seeds 6 of 4 configurations" in skipped.stdout
     onto = lengthwise("extend", folder, "--seeds", "4-4")

@@ -148,18 +148,18 @@ def test_a_sweep_resumes_from_its_checkpoint_without_what_it_started_from(
     shutil.move(storage / "pretrain", tmp_path / "away")
     lengthwise.succeeds("resume", folder)
     assert curves(folder).equals(curves(storage / "whole"))
-    lengthwise.refuses("extend", folder, "--seeds", 3, said="the weights to start from cannot be read")
+    lengthwise.refuses("extend", folder, "--seeds", 3, message="the weights to start from cannot be read")
 
     # Without a checkpoint it starts from step 0 and needs the files, and then the same ones.
     folder = unfinished(storage)
     shutil.rmtree(folder / "checkpoints")
     before = (folder / "events.jsonl").read_bytes()
-    lengthwise.refuses("resume", folder, said="the weights to start from cannot be read")
+    lengthwise.refuses("resume", folder, message="the weights to start from cannot be read")
     shutil.move(tmp_path / "away", storage / "pretrain")
     (first, *_) = resolved(folder)[0]["training"]["initial"]["file"].values()
     content = Path(first).read_bytes()
     Path(first).write_bytes(content + b" ")
-    lengthwise.refuses("resume", folder, said="SHA-256")
+    lengthwise.refuses("resume", folder, message="SHA-256")
     assert (folder / "events.jsonl").read_bytes() == before
     Path(first).write_bytes(content)
     lengthwise.succeeds("resume", folder)
@@ -174,11 +174,11 @@ def test_a_changed_file_is_another_sweep(lengthwise, storage: Path, tmp_path: Pa
     write(1.0)
     path = fine(tmp_path, {"file": "start.pt"})
     lengthwise.succeeds("run", path, "--storage", storage)
-    lengthwise.refuses("run", path, "--storage", storage, said="it is complete")
+    lengthwise.refuses("run", path, "--storage", storage, message="it is complete")
     (recorded,) = resolved(storage / "fine")
     member = build_recorded_member(recorded, 0)
     write(2.0)
-    refused = lengthwise.refuses("run", path, "--storage", storage, said="training.initial.sha256")
+    refused = lengthwise.refuses("run", path, "--storage", storage, message="training.initial.sha256")
     assert member.training.initial.sha256 in refused.stderr
     lengthwise.succeeds("run", path, "--storage", storage, "--name", "other")
     assert build_recorded_member(resolved(storage / "other")[0], 0).config_id != member.config_id
@@ -187,18 +187,18 @@ def test_a_changed_file_is_another_sweep(lengthwise, storage: Path, tmp_path: Pa
 def test_seeds_without_weights_are_refused_at_the_item_of_the_grid(lengthwise, storage: Path, tmp_path: Path) -> None:
     path = fine(tmp_path, space={"training.initial": {"grid": [None, {"sweep": "pretrain"}]}}, seeds=5)
     line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "sweep: pretrain" in text)
-    said = " ".join(lengthwise.refuses("run", path, "--storage", storage, said="seeds 3, 4").stderr.split())
-    assert f"{path}:{line}: space.training.initial.grid[1]: pretrain #1" in said and "`seeds: 0`" in said
+    message = " ".join(lengthwise.refuses("run", path, "--storage", storage, message="seeds 3, 4").stderr.split())
+    assert f"{path}:{line}: space.training.initial.grid[1]: pretrain #1" in message and "`seeds: 0`" in message
 
 
 def test_seeds_without_weights_are_refused(lengthwise, storage: Path, tmp_path: Path) -> None:
     path = fine(tmp_path, {"sweep": "pretrain"})
-    lengthwise.refuses("run", path, "--storage", storage, "--set", "seeds=5", said="training.initial: pretrain #1")
+    lengthwise.refuses("run", path, "--storage", storage, "--set", "seeds=5", message="training.initial: pretrain #1")
     assert not (storage / "fine").exists()
     lengthwise.succeeds("run", path, "--storage", storage)
     before = (storage / "fine" / "events.jsonl").read_bytes()
-    lengthwise.refuses("extend", storage / "fine", "--seeds", 4, said="of seed 3")
-    refused = lengthwise.refuses("confirm", storage / "fine", "--seeds", 3, said="training.initial: pretrain #1")
+    lengthwise.refuses("extend", storage / "fine", "--seeds", 4, message="of seed 3")
+    refused = lengthwise.refuses("confirm", storage / "fine", "--seeds", 3, message="training.initial: pretrain #1")
     assert all(word in " ".join(refused.stderr.split()) for word in ("seeds 3, 4", "`seeds: 0`"))
     assert (storage / "fine" / "events.jsonl").read_bytes() == before and len(list(storage.iterdir())) == 2
     lengthwise.succeeds("extend", storage / "fine", "--seeds", 3)
@@ -208,7 +208,7 @@ def test_seeds_without_weights_are_refused(lengthwise, storage: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("initial", "said"),
+    ("initial", "message"),
     [
         ({"sweep": "pretrian"}, "did you mean"),
         ({"sweep": "pretrain", "configuration": "#7"}, "no configuration #7"),
@@ -225,21 +225,21 @@ def test_seeds_without_weights_are_refused(lengthwise, storage: Path, tmp_path: 
     ],
 )
 def test_what_cannot_be_found_is_one_clear_error(
-    lengthwise, pretrained: Path, tmp_path: Path, initial: Any, said: str
+    lengthwise, pretrained: Path, tmp_path: Path, initial: Any, message: str
 ) -> None:
     path = fine(tmp_path, initial)
     line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "initial:" in text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(lengthwise.environment, "LENGTHWISE_STORAGE", str(pretrained))
-        done = lengthwise.refuses("validate", path, said=said)
+        done = lengthwise.refuses("validate", path, message=message)
     assert any(f"{path}:{number}:" in done.stderr for number in (line, line + 1, line + 2, line + 3))
 
 
 def test_a_model_that_does_not_fit_is_refused_or_starts_in_part(lengthwise, storage: Path, tmp_path: Path) -> None:
     path = fine(tmp_path, {"sweep": "pretrain"}, model={**FINE["model"], "value_width": 12})
-    said = " ".join(lengthwise.refuses("run", path, "--storage", storage, said="value").stderr.split())
-    assert "training.initial: pretrain #1" in said and str(storage / "pretrain") not in said
-    assert "value of shape (8, 8), not (8, 12)" in said and "output of shape (8, 8), not (12, 8)" in said
+    message = " ".join(lengthwise.refuses("run", path, "--storage", storage, message="value").stderr.split())
+    assert "training.initial: pretrain #1" in message and str(storage / "pretrain") not in message
+    assert "value of shape (8, 8), not (8, 12)" in message and "output of shape (8, 8), not (12, 8)" in message
     assert not (storage / "fine").exists()
     path = fine(tmp_path, {"sweep": "pretrain", "strict": False}, model={**FINE["model"], "value_width": 12})
     for verb in ("plan", "run"):
@@ -281,6 +281,6 @@ def test_the_shipped_studies_of_two_phases_run(
 def test_the_best_of_an_unfinished_sweep_is_not_known(lengthwise, storage: Path, tmp_path: Path) -> None:
     cut_ledger(storage / "pretrain", ledger_kinds(storage / "pretrain").index("score"))
     path = fine(tmp_path, {"sweep": "pretrain"})
-    lengthwise.refuses("run", path, "--storage", storage, said="not finished")
+    lengthwise.refuses("run", path, "--storage", storage, message="not finished")
     named = fine(tmp_path, {"sweep": "pretrain", "configuration": "#1"})
     lengthwise.succeeds("run", named, "--storage", storage)

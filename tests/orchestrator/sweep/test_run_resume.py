@@ -15,14 +15,14 @@ SHORT = ("--set", "training.steps=20", "--set", "search.configurations=2")
 @pytest.fixture
 def driven(monkeypatch):
     """The specifications that sweeps are driven with."""
-    found, original = [], module.train_missing
+    specs, original = [], module.train_missing
 
     def drive(session, spec, *arguments, **more):
-        found.append(spec)
+        specs.append(spec)
         return original(session, spec, *arguments, **more)
 
     monkeypatch.setattr(module, "train_missing", drive)
-    return found
+    return specs
 
 
 def test_the_command_that_began_a_sweep_resumes_it_also_after_it_was_extended(lengthwise, tiny, tmp_path):
@@ -32,11 +32,11 @@ def test_the_command_that_began_a_sweep_resumes_it_also_after_it_was_extended(le
     lengthwise.succeeds(*words)
     assert (tmp_path / "tiny" / LEDGER_FILE).read_bytes().startswith(ledger)
     assert not records(tmp_path / "tiny", "resume"), "it was finished"
-    lengthwise.refuses(*words, "--set", "training.steps=61", said="training.steps")
+    lengthwise.refuses(*words, "--set", "training.steps=61", message="training.steps")
     lengthwise.succeeds("extend", tmp_path / "tiny", "--seeds", "2")
     assert "note:" not in lengthwise.succeeds(*words).stdout
     assert load_sweep(tmp_path / "tiny" / "sweep.yaml").seeds == (0, 1)
-    lengthwise.refuses(*words, "--set", "seeds=3", said="lengthwise extend")
+    lengthwise.refuses(*words, "--set", "seeds=3", message="lengthwise extend")
 
 
 def test_settings_are_those_of_the_command_and_its_file(lengthwise, tiny, tmp_path, driven):
@@ -59,4 +59,4 @@ def test_settings_are_those_of_the_command_and_its_file(lengthwise, tiny, tmp_pa
 def test_resources_that_are_missing_are_named_where_they_are_asked_for(lengthwise, tiny, tmp_path):
     lengthwise.succeeds("run", tiny, "--storage", tmp_path, *SHORT)
     tiny.write_text(tiny.read_text().replace("scheduler: inline,", "scheduler: inline, cpus: 9999,"))
-    lengthwise.refuses("run", tiny, "--storage", tmp_path, *SHORT, "--resume", said="tiny.yaml:18: resources.cpus")
+    lengthwise.refuses("run", tiny, "--storage", tmp_path, *SHORT, "--resume", message="tiny.yaml:18: resources.cpus")

@@ -322,5 +322,5 @@ def test_the_variable_of_mlflow_counts_where_neither_file_nor_option_names_an_ad
     assert f"{shell}: " in lengthwise.succeeds("publish", folder).stdout
     lengthwise.environment["MLFLOW_TRACKING_URI"] = "mlruns"
     for words in ((*run, "--name", "third"), ("publish", storage / "other"), ("ui", "--storage", storage)):
-        lengthwise.refuses(*words, said="MLFLOW_TRACKING_URI=mlruns is not an address of MLflow")
+        lengthwise.refuses(*words, message="MLFLOW_TRACKING_URI=mlruns is not an address of MLflow")
     assert not (storage / "third").exists()

@@ -14,8 +14,8 @@ SECRET = uuid.uuid4().hex  # in no diff of this repository, which a sweep keeps
 def leaked(folder: Path, *texts: str) -> list[str]:
     """Return where the password is: files of the sweep, and texts by their number."""
     files = [path for path in folder.rglob("*") if path.is_file()]
-    found = [str(path) for path in files if SECRET.encode() in path.read_bytes()]
-    return found + [str(number) for number, text in enumerate(texts) if SECRET in text]
+    paths = [str(path) for path in files if SECRET.encode() in path.read_bytes()]
+    return paths + [str(number) for number, text in enumerate(texts) if SECRET in text]
 
 
 @pytest.mark.slow
@@ -53,6 +53,6 @@ def test_an_address_with_a_password_is_refused(lengthwise, tiny, tmp_path, given
     words = {"--tracking-uri": [given, address], "--set": [given, f"tracking.uri={address}"]}.get(given, [])
     if not words:
         tiny.write_text(tiny.read_text().replace("tracking:", f"tracking: {{uri: '{address}'}}\nbudget:"))
-    refused = lengthwise.refuses("run", tiny, "--storage", tmp_path / "s", *words, said="MLFLOW_TRACKING_PASSWORD")
+    refused = lengthwise.refuses("run", tiny, "--storage", tmp_path / "s", *words, message="MLFLOW_TRACKING_PASSWORD")
     assert "http://ada:***@host:5000" in refused.stderr and SECRET not in refused.stdout + refused.stderr
     assert not (tmp_path / "s").exists()
