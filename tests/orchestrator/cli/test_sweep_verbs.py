@@ -14,7 +14,7 @@ from orchestrator.record.state.state import SweepState
 VERBS = {
     name: command
     for name, command in typer.main.get_command(cli.app).commands.items()
-    if any(one.name == "folder" for one in command.params)
+    if any(parameter.name == "folder" for parameter in command.params)
 }
 
 
@@ -27,7 +27,7 @@ def stored(small_sweep, tmp_path):
 def test_all_of_them_have_a_storage():
     assert {"status", "report", "resume", "extend", "confirm", "replay", "delete", "publish", "export"} < VERBS.keys()
     for name, command in VERBS.items():
-        options = [option for one in command.params for option in one.opts]
+        options = [option for parameter in command.params for option in parameter.opts]
         assert options.count("--storage") == 1, name
 
 
@@ -67,8 +67,8 @@ def test_with_storage_a_name_is_that_of_a_sweep_in_it_and_of_no_folder_here(stor
 def test_storage_beside_a_path_or_an_address_is_refused(stored, beside, verb, named):
     refused = CliRunner().invoke(cli.app, [verb, named.format(stored.name), "--storage", "../here/none"])
     assert isinstance(refused.exception, UserError)
-    said = f"leave out --storage, or give the name {stored.name}"
-    assert said in str(refused.exception)
+    message = f"leave out --storage, or give the name {stored.name}"
+    assert message in str(refused.exception)
 
 
 def test_storage_beside_a_path_into_it_is_taken(stored, beside):

@@ -72,13 +72,13 @@ def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_
     accepted = lengthwise.succeeds("resume", interrupted, "--accept-code-change")
     state = SweepState.load(interrupted)
     first, second = state.codes
-    then, now = (next(tree for tree in one["folders"] if tree["root"] == str(checkout)) for one in (first, second))
+    then, now = (next(tree for tree in code["folders"] if tree["root"] == str(checkout)) for code in (first, second))
     assert then["commit"] == now["commit"] and (then["dirty"], now["dirty"]) == (False, True)
     assert b"+read this" in (interrupted / now["diff"]["file"]).read_bytes()
     under = [[name for name, _ in pack.ran_under] for pack in state.packs.values()]
     assert under == [[first["name"], second["name"]], [second["name"]]]
-    found = PackEnvironments.from_state(state)
-    assert found.changed_code == ["trainers"] and found.differing == []
+    environments = PackEnvironments.from_state(state)
+    assert environments.changed_code == ["trainers"] and environments.differing == []
     sentence = "packs were trained with different code (trainers)"
     page = (interrupted / "report.html").read_text()
     assert sentence in page and sentence in accepted.stdout and then["commit"][:12] in page
@@ -113,10 +113,10 @@ def test_a_sweep_resumed_twice_with_the_same_code_has_one_state_of_it(stage, len
 def test_every_evaluation_names_its_environment_and_the_ledger_has_it_once(lengthwise, tiny, tmp_path) -> None:
     done = lengthwise.process("run", tiny, "--storage", tmp_path, "--set", "resources.scheduler=local", OMP_DYNAMIC="0")
     assert done.returncode == 0, done.stderr
-    found = records(tmp_path / "tiny", "evaluation")
-    in_full = [record.fields["environment_in_full"] for record in found if "environment_in_full" in record.fields]
-    (name,) = {record.fields["environment"] for record in found}
-    assert len(found) > 2 and in_full == [{name: in_full[0][name]}]
+    evaluations = records(tmp_path / "tiny", "evaluation")
+    in_full = [record.fields["environment_in_full"] for record in evaluations if "environment_in_full" in record.fields]
+    (name,) = {record.fields["environment"] for record in evaluations}
+    assert len(evaluations) > 2 and in_full == [{name: in_full[0][name]}]
     table = in_full[0][name]
     assert {"python", "lengthwise", "torch", "numpy", "ray", "optuna", "processor", "cpu capability"} <= set(table)
     assert (table["device"], table["threads"], table["OMP_DYNAMIC"]) == ("cpu", 1, "0")
@@ -130,10 +130,10 @@ def test_packs_of_different_environments_are_told_apart(stage, lengthwise, monke
     begun.play(during=lambda pack_id, step: monkeypatch.setenv("OMP_DYNAMIC", "FALSE"))
     state = SweepState.load(begun.folder)
     assert {len(pack.ran_under) for pack in state.packs.values()} == {1} and len(state.environments) == 2
-    found = PackEnvironments.from_state(state)
-    assert found.differing == ["OMP_DYNAMIC"] and "which differ in OMP_DYNAMIC" in found.sentences[0]
+    environments = PackEnvironments.from_state(state)
+    assert environments.differing == ["OMP_DYNAMIC"] and "which differ in OMP_DYNAMIC" in environments.sentences[0]
     shown = lengthwise("report", begun.folder)
-    assert shown.returncode == 0 and found.sentences[0] in shown.stdout
+    assert shown.returncode == 0 and environments.sentences[0] in shown.stdout
     assert "OMP_DYNAMIC (differs)" in (begun.folder / "report.html").read_text()
 
 

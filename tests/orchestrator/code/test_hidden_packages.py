@@ -88,7 +88,7 @@ def test_an_actor_that_cannot_import_the_pack_says_which_file_raised():
         '    actor_class = pickle.loads(pickled_class)\n  File "/home/me/trainers/__init__.py", line 1, in <module>\n'
         "    import absent_package\nModuleNotFoundError: No module named 'absent_package'"
     )
-    said = f"RuntimeError: The actor with name X failed to import on the worker.\n\n{trace}\n\n\nDuring handling ..."
-    death = make_ray_death(RayActorError(error_msg=said))
+    message = f"RuntimeError: The actor with name X failed to import on the worker.\n\n{trace}\n\n\nDuring handling ..."
+    death = make_ray_death(RayActorError(error_msg=message))
     assert death.message == "ModuleNotFoundError: No module named 'absent_package' (/home/me/trainers/__init__.py:1)"
     assert death.trace == trace

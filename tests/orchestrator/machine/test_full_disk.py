@@ -60,11 +60,11 @@ def test_a_full_disk_costs_nothing(lengthwise, tiny, tmp_path, undisturbed, sche
         ran = lengthwise("run", tiny, "--storage", tmp_path, *words(*more))
     folder = tmp_path / "tiny"
     assert ran.returncode == 130, ran
-    (said,) = [line for line in ran.stdout.splitlines() if "for lack of space" in line]
-    assert str(folder if full == LEDGER_FILE else folder / full.partition("/*")[0]) in said
-    assert "the file system at /" in said and "MiB free" in said and f"lengthwise resume {folder}" in said
+    (line,) = [line for line in ran.stdout.splitlines() if "for lack of space" in line]
+    assert str(folder if full == LEDGER_FILE else folder / full.partition("/*")[0]) in line
+    assert "the file system at /" in line and "MiB free" in line and f"lengthwise resume {folder}" in line
     records = read_records(folder)
-    assert not any(one.kind in ("attempt", "retry") for one in records)
+    assert not any(record.kind in ("attempt", "retry") for record in records)
     assert not any(pack.status == "failed" for pack in SweepState.load(folder).packs.values())
     lengthwise.succeeds("resume", folder)
     assert curves(folder).equals(curves(undisturbed))
@@ -92,8 +92,8 @@ def test_what_is_a_lack_of_space() -> None:
         except OSError as error:
             raise RuntimeError("worse") from error
     except RuntimeError as error:
-        said = str(find_out_of_space(error, Path("/tmp")))
-    assert said.startswith("/nowhere/below/file: No space left on device; the file system at / has ")
+        message = str(find_out_of_space(error, Path("/tmp")))
+    assert message.startswith("/nowhere/below/file: No space left on device; the file system at / has ")
     assert find_out_of_space(OSError(errno.EACCES, "no"), Path("/tmp")) is None
     with pytest.raises(OutOfSpace, match=r"^/tmp: full"), raise_out_of_space(Path("/tmp")):
         raise OSError(errno.ENOSPC, "full")

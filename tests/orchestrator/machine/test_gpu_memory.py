@@ -32,14 +32,14 @@ TWO = "81920, [N/A]\\n40960, Disabled\\n"
 def says(tmp_path, monkeypatch):
     """says(text) puts an nvidia-smi that prints it first in the path."""
 
-    def put(text: str, status: int = 0) -> None:
+    def write_command(text: str, status: int = 0) -> None:
         command = tmp_path / "bin" / "nvidia-smi"
         command.parent.mkdir(exist_ok=True)
         command.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\nprintf '{text}'\nexit {status}\n")
         command.chmod(0o755)
         monkeypatch.setenv("PATH", f"{command.parent}:/usr/bin:/bin")
 
-    return put
+    return write_command
 
 
 def test_every_gpu_is_asked_and_the_smallest_counts(says):
@@ -127,7 +127,7 @@ def test_schedulers_and_the_plan_cut_packs_for_the_gpu(says, tiny, tmp_path):
     with schedulers.open_scheduler("inline", spec.resources, None) as opened:
         assert opened.cluster.bytes_per_worker == 20 * GIB
     on_ray = load_sweep(tiny, ["resources.scheduler=ray", "resources.gpus=0.5"])
-    assert [forecast_module.find_cluster(one, None).bytes_per_worker for one in (spec, on_ray)] == [20 * GIB] * 2
+    assert [forecast_module.find_cluster(parsed, None).bytes_per_worker for parsed in (spec, on_ray)] == [20 * GIB] * 2
 
 
 def cut(tiny, memory: float, *overrides: str, workers: int = 1) -> list[int]:
@@ -136,7 +136,9 @@ def cut(tiny, memory: float, *overrides: str, workers: int = 1) -> list[int]:
     cluster = Cluster(workers=workers, bytes_per_worker=memory, description="pretended")
     return [
         len(pack.members)
-        for pack in Packer(spec, cluster).pack_members([(one, spec.seeds) for one in build_first_generation(spec)])
+        for pack in Packer(spec, cluster).pack_members(
+            [(configuration, spec.seeds) for configuration in build_first_generation(spec)]
+        )
     ]
 
 

@@ -115,9 +115,9 @@ def test_a_pack_is_resumed_on_another_machine_from_its_checkpoint(tmp_path, monk
     load = Checkpoints.load
 
     def loaded(self, members):
-        found = load(self, members)
-        steps.append(found[0].step if found[0] else 0)
-        return found
+        checkpoint = load(self, members)
+        steps.append(checkpoint[0].step if checkpoint[0] else 0)
+        return checkpoint
 
     monkeypatch.setattr(driver_lock, "HEARTBEAT_TIMEOUT", 0.5)
     monkeypatch.setattr(Checkpoints, "load", loaded)

@@ -28,8 +28,8 @@ def kept(played) -> SweepState:
     return played(KEEP)
 
 
-def files(one) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((one.folder / "weights").iterdir())}
+def files(sweep) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((sweep.folder / "weights").iterdir())}
 
 
 @pytest.mark.slow
@@ -37,9 +37,9 @@ def test_every_member_has_its_weights_and_nothing_else_differs(kept, played, tin
     plain = played()
     assert read_curves(kept).equals(read_curves(plain))
     assert load_sweep(tiny, [KEEP]).spec_hash == load_sweep(tiny).spec_hash
-    found = list_kept_weights(kept)
-    assert set(found) == {(name, seed) for name, seeds in kept.list_packed_seeds().items() for seed in seeds}
-    assert sorted(file.path.name for file in found.values()) == list(files(kept)) and len(found) == 8
+    weights = list_kept_weights(kept)
+    assert set(weights) == {(name, seed) for name, seeds in kept.list_packed_seeds().items() for seed in seeds}
+    assert sorted(file.path.name for file in weights.values()) == list(files(kept)) and len(weights) == 8
     assert not list_kept_weights(plain) and not (plain.folder / "weights").exists()
 
 
@@ -61,7 +61,7 @@ def test_weights_are_loaded_by_configuration_seed_and_average(kept):
 
 def test_what_is_not_there_is_said(kept, played):
     name = next(iter(kept.configurations))
-    for arguments, said in {
+    for arguments, message in {
         (name[:-1] + "?", 0, "raw"): f"did you mean {name}",
         (99, 0, "raw"): "no configuration 99; allowed: #0 to #3",
         (name, 7, "raw"): "no seed 7; allowed: 0-1",
@@ -69,18 +69,18 @@ def test_what_is_not_there_is_said(kept, played):
     }.items():
         with pytest.raises(UserError) as caught:
             load(kept.folder, *arguments)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
     with pytest.raises(UserError, match=r"resources\.keep_weights: true"):
         load(played().folder, 0, 0)
 
 
 def test_weights_of_a_member_that_diverged_are_not_kept(stage):
     rates = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
-    one = stage("diverging", rates, "search.configurations=null", "search.sampler=grid", KEEP)
-    one.play()
-    assert load(one.folder, 0, 0)
+    staged = stage("diverging", rates, "search.configurations=null", "search.sampler=grid", KEEP)
+    staged.play()
+    assert load(staged.folder, 0, 0)
     with pytest.raises(UserError, match=r"seed 0 of configuration .* failed; its weights were not kept"):
-        load(one.folder, 1, 0)
+        load(staged.folder, 1, 0)
 
 
 @pytest.mark.slow
@@ -93,45 +93,45 @@ def test_a_death_after_any_record_ends_with_all_weights(played, stage, tmp_path)
     assert subprocess.run([sys.executable, "-c", KILLED, str(killed / "NAME")]).returncode == -9
     (half,) = killed.iterdir()
     for count in range(5, len(ledger_lines(kept.folder)), 3):
-        one = stage(f"cut-{count}", *short)
-        copy_cut(kept.folder, one.folder, count)
-        finals = {r.fields["pack_id"] for r in read_records(one.folder) if r.fields.get("final")}
+        staged = stage(f"cut-{count}", *short)
+        copy_cut(kept.folder, staged.folder, count)
+        finals = {r.fields["pack_id"] for r in read_records(staged.folder) if r.fields.get("final")}
         orphans = 0
-        for pack_id in [r.fields["pack_id"] for r in read_records(one.folder) if r.kind == "pack"]:
+        for pack_id in [r.fields["pack_id"] for r in read_records(staged.folder) if r.kind == "pack"]:
             if pack_id in finals:
                 continue
-            config_id, seed = next(r for r in read_records(one.folder) if r.fields.get("pack_id") == pack_id).fields[
+            config_id, seed = next(r for r in read_records(staged.folder) if r.fields.get("pack_id") == pack_id).fields[
                 "members"
             ][0]
             name = half.name.replace("NAME", f"{config_id}-{seed}-0123.safetensors")
-            (one.folder / "weights" / name).write_bytes(half.read_bytes())
-            (one.folder / "weights" / f"{config_id}-{seed}-4567.safetensors").write_bytes(b"of another attempt")
+            (staged.folder / "weights" / name).write_bytes(half.read_bytes())
+            (staged.folder / "weights" / f"{config_id}-{seed}-4567.safetensors").write_bytes(b"of another attempt")
             orphans += 1
-        state = one.play()
-        assert files(one) == wanted, f"after {count} records, {orphans} orphans"
+        state = staged.play()
+        assert files(staged) == wanted, f"after {count} records, {orphans} orphans"
         assert len(list_kept_weights(state)) == 8
 
 
 def test_a_sweep_that_begins_to_keep_weights_when_resumed_keeps_those_to_come(stage):
-    one = stage("later", pack=2)
+    staged = stage("later", pack=2)
 
     class Died(KeyboardInterrupt):
         pass
 
     def die(pack_id: str, step: int) -> None:
-        if len([record for record in read_records(one.folder) if record.kind == "pack_end"]) == 1:
+        if len([record for record in read_records(staged.folder) if record.kind == "pack_end"]) == 1:
             raise Died
 
     with pytest.raises(Died):
-        one.play(during=die)
-    one.spec = load_sweep(one.folder.parent / "tiny.yaml", [KEEP])
-    state = one.play()
+        staged.play(during=die)
+    staged.spec = load_sweep(staged.folder.parent / "tiny.yaml", [KEEP])
+    state = staged.play()
     assert len(list_kept_weights(state)) == 6 and len(state.packs) == 4
     (without,) = {
         (name, seed) for name, seeds in state.list_packed_seeds().items() for seed in seeds if seed == 0
     } - set(list_kept_weights(state))
     with pytest.raises(UserError, match="weights were not kept"):
-        load(one.folder, *without)
+        load(staged.folder, *without)
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone"])

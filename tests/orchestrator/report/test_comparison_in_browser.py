@@ -81,13 +81,15 @@ def test_a_is_a_square_on_top_of_the_larger_circle_b_and_both_on_top_of_the_othe
 
 
 def test_the_readout_tells_how_to_choose_both_as_it_is(page):
-    told, heading = (f"document.querySelector('{selector}').textContent" for selector in ("#readout", "#comparison h2"))
+    readout, heading = (
+        f"document.querySelector('{selector}').textContent" for selector in ("#readout", "#comparison h2")
+    )
     labels = page.read(ROWS)
     chosen = []
     for c in (3, 0):  # it takes the place of B; then A is released
         page.click(f'#table tr[data-c="{c}"]')
         page.point("h1")
-        chosen.append((re.findall(r"#\d+", page.read(heading)), page.read(told)))
+        chosen.append((re.findall(r"#\d+", page.read(heading)), page.read(readout)))
     assert chosen[0][0] == [labels[0], labels[3]] and " as B, " in chosen[0][1] and "to free" in chosen[0][1]
     assert chosen[1][0] == [] and f"as A with B {labels[3]}." in chosen[1][1]
     page.click('#table tr[data-c="5"]')
@@ -97,15 +99,15 @@ def test_the_readout_tells_how_to_choose_both_as_it_is(page):
 def test_the_first_by_rank_is_compared_with_the_next_on_the_first_screen(page):
     verdict = page.read("document.querySelector('.verdict').textContent")
     lead = "document.querySelector('.rest p:nth-child(2)#lead').textContent"
-    told, best = page.read(lead), page.read(ROWS)[0]
+    sentence, best = page.read(lead), page.read(ROWS)[0]
     assert (
-        told.endswith(f": {verdict[0].lower()}{verdict[1:]}")
+        sentence.endswith(f": {verdict[0].lower()}{verdict[1:]}")
         and " is ahead of " in verdict
         and page.read("document.querySelector('#lead code')") is None
     )
-    assert f" on the seeds that chose {best} (biased" in told
+    assert f" on the seeds that chose {best} (biased" in sentence
     page.click('#table tr[data-c="1"]')
-    assert page.read(lead) == told  # whatever is chosen later
+    assert page.read(lead) == sentence  # whatever is chosen later
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
@@ -146,13 +148,13 @@ def test_the_verdict_has_the_sign_of_the_table(page):
 
 def test_the_verdict_names_a_metric_other_than_that_of_the_objective(page):
     verdict, lead = "document.querySelector('.verdict').textContent", "document.querySelector('#lead').textContent"
-    told = page.read(lead)
+    sentence = page.read(lead)
     assert " in " not in page.read(verdict)
     page.set("#metric", 1)
     assert " in invalid_mass (ema) is " in page.read(verdict)
     page.set("#metric", 0)
     page.set("#average", page.read("[...document.querySelector('#average').options].map(e => e.label)").index("raw"))
-    assert " in total_variation is " in page.read(verdict) and page.read(lead) == told
+    assert " in total_variation is " in page.read(verdict) and page.read(lead) == sentence
 
 
 @pytest.mark.parametrize("width", [360, 390])
@@ -185,14 +187,14 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
     first, second = (Side(result, result.rows[c]) for c in pair)
     assert [comparison["group"] for comparison in shown] == list(LENGTH_GROUPS)
     tested = compare_sides(first, second, make_question(first, second, LENGTH_GROUPS[0]), "")
-    said = page.read("document.querySelector('#comparison .verdict').textContent")
+    verdict = page.read("document.querySelector('#comparison .verdict').textContent")
     names = {"first": f"#{first.row.number} ", "second": f"#{second.row.number} "}
-    assert said.startswith(names.get(tested.verdict, "Inconclusive"))
-    for one, group in zip(shown, LENGTH_GROUPS, strict=True):
+    assert verdict.startswith(names.get(tested.verdict, "Inconclusive"))
+    for row, group in zip(shown, LENGTH_GROUPS, strict=True):
         outcome = compare_sides(first, second, make_question(first, second, group), "").outcome
-        assert int(one["n"]) == outcome.n
+        assert int(row["n"]) == outcome.n
         for name in ("difference", "low", "high", "level", "p"):
-            value, wanted = float(one[name].replace("Infinity", "inf")), getattr(outcome, name)
+            value, wanted = float(row[name].replace("Infinity", "inf")), getattr(outcome, name)
             assert value == pytest.approx(wanted, rel=1e-12) or (math.isnan(value) and math.isnan(wanted)), name
 
 
@@ -300,8 +302,8 @@ def test_a_finger_keeps_a_and_b_and_swaps_them_by_a_button(page):
         page.tap(*page.read(center_of(f'#table tr[data-c="{c}"]')))
         assert page.read(heading) == before
     page.tap(*page.read(center_of(swap)))
-    told = page.read("document.querySelector('#readout').textContent")
-    assert " Tap " in told and "swaps A and B" in told and "to free" not in told
+    readout = page.read("document.querySelector('#readout').textContent")
+    assert " Tap " in readout and "swaps A and B" in readout and "to free" not in readout
     a, b = re.findall(r"#\d+", before)
     assert re.findall(r"#\d+", page.read(heading)) == [b, a]
     page.tap(*page.read(center_of('#table tr[data-c="2"]')))
@@ -351,12 +353,12 @@ def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_swe
     first, second = (Side(result, row) for row in result.rows)
     compared = compare_sides(first, second, make_question(first, second, "test"), "")
     assert (compared.outcome.low, compared.outcome.high, compared.outcome.ties) == (0, 0, 9)
-    told = describe_verdict(compared, "a", "b")
-    assert compared.verdict == "equal" and told.startswith("No difference")
+    sentence = describe_verdict(compared, "a", "b")
+    assert compared.verdict == "equal" and sentence.startswith("No difference")
     tab.open(write_report(state.folder)[0].as_uri())
     verdict = tab.read("document.querySelector('.verdict').textContent")
     assert verdict.startswith("No difference")
-    assert all(" is 0.00 [0.00, 0.00] (" in sentence for sentence in (told, verdict))  # zero has no sign
+    assert all(" is 0.00 [0.00, 0.00] (" in text for text in (sentence, verdict))  # zero has no sign
     lead = tab.read("document.querySelector('#lead').textContent")
     assert lead.startswith("Against the next: no difference") and "biased" not in lead
 

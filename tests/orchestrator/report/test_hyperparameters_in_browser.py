@@ -71,8 +71,8 @@ def test_dragging_along_an_axis_keeps_its_configurations_alone(page):
     dropped = page.read("document.querySelectorAll('#curves .curve.out').length")
     assert 0 < len(kept) < 16 and dropped == 16 - len({*kept, *compared})
     assert page.read("document.querySelectorAll('#points svg:first-child .out').length") == dropped
-    for told in ("#table caption", "#kept"):
-        text = page.read(f"document.querySelector('{told}').textContent")
+    for selector in ("#table caption", "#kept"):
+        text = page.read(f"document.querySelector('{selector}').textContent")
         count, low, high = re.search(r"(\d+) of 16 configurations, dropout (\S+) to ([\d.]+\d)", text).groups()
         assert int(count) == len(kept) and float(low) < float(high) < 0.3
     named = "[...document.querySelector('#legend').textContent.matchAll(/[AB](?= #)/g)].map(match => match[0])"
@@ -96,7 +96,7 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(
     tab.problems.clear()
     tab.open(path.as_uri())
     assert tab.read("document.querySelector('#lead code').textContent") == f"lengthwise extend {path.parent} --seeds 10"
-    place = tab.read(
+    index = tab.read(
         "[...document.querySelectorAll('#table tbody tr')].find(e => e.textContent.includes('#3')).dataset.c"
     )
     at = "(e => { const box = e.getBoundingClientRect(); return (box.top + box.bottom) / 2 })"
@@ -104,22 +104,22 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(
     for picture in ("#points svg:first-child", "#points svg:last-child"):  # a hyperparameter each
         crosses = tab.read(f"[...document.querySelectorAll('{picture} .cross')].map(e => [e.dataset.c, {at}(e)])")
         dots = tab.read(f"[...document.querySelectorAll('{picture} .dot')].map(e => [e.dataset.c, {at}(e)])")
-        assert [c for c, _ in crosses] == [place] and place not in [c for c, _ in dots] and len(dots) == 3
+        assert [c for c, _ in crosses] == [index] and index not in [c for c, _ in dots] and len(dots) == 3
         assert all(sign * crosses[0][1] > sign * y for _, y in dots)
     assert tab.read("document.querySelectorAll('#parallel .cross').length") == 2  # at the selection and test lengths
     last = "e => [e.dataset.c, +e.getAttribute('d').split(',').pop()]"
     ends = tab.read(f"[...document.querySelectorAll('#parallel .ray')].map({last})")
-    (failed,) = [end for c, end in ends if c == place]
-    assert all(sign * failed > sign * end for c, end in ends if c != place)
+    (failed,) = [end for c, end in ends if c == index]
+    assert all(sign * failed > sign * end for c, end in ends if c != index)
     shown = "getComputedStyle(document.querySelector('#legend .sign')).visibility"
     assert tab.read(shown) == "hidden"  # no curve has a cross yet
-    tab.click(f'#table tr[data-c="{place}"]')
+    tab.click(f'#table tr[data-c="{index}"]')
     assert tab.read(shown) == ("visible" if failed_seeds == 1 else "hidden")
     if failed_seeds == 1:  # its median curve is infinite, and still named, beside the seed that did not fail
         names = "[...document.querySelectorAll('#curves .name')]"
         assert "B #3 \u00d7, 1 failed" in tab.read(f"{names}.map(e => e.textContent)")
         name = tab.read(f"{names}.map(e => [e.textContent[0], {at}(e)]).find(([mark]) => mark === 'B')[1]")
-        paths = f"[...document.querySelectorAll('#curves .seed[data-of=\"{place}\"]')]"
+        paths = f"[...document.querySelectorAll('#curves .seed[data-of=\"{index}\"]')]"
         ends = tab.read(
             f"{paths}.filter(e => e.getAttribute('d')).map(e => {{ const end = e.getPointAtLength(e.getTotalLength());"
             "return end.matrixTransform(e.getScreenCTM()).y })"
@@ -162,7 +162,7 @@ def test_configurations_with_failed_seeds_have_hollow_points_in_every_picture(pa
         picture: page.read(f"[...document.querySelectorAll('{picture}')].map(e => e.dataset.c)")
         for picture in ("#curves .end:not(.focus)", "#points svg:first-child .hollow", "#parallel .end")
     }
-    assert all(set(found) == places for found in hollow.values()), hollow
+    assert all(set(points) == places for points in hollow.values()), hollow
     assert len(hollow["#parallel .end"]) == 4  # at the selection and the test lengths
     assert page.read("getComputedStyle(document.querySelector('#points .hollow')).fill") == "rgb(255, 255, 255)"
     legend = page.read("document.querySelector('#legend').textContent")

@@ -31,16 +31,16 @@ def data_of(page):
 def curves_of(data):
     """The numbers of a page by (metric, average): seeds (C, S, L) and bands (E, C, 3, L), as the page reads them."""
     numbers = np.frombuffer(base64.b64decode(data["numbers"]), dtype="<f4")
-    count, evaluations, at, found = len(data["configurations"]), 1 + len(data["steps"]), 0, {}
+    count, evaluations, at, curves = len(data["configurations"]), 1 + len(data["steps"]), 0, {}
     for kind, shape in (("seeds", (count, data["seeds"])), ("bands", (evaluations, count, 3))):
         for metric in data["metrics"]:
             for average in data["averages"]:
                 size = int(np.prod(shape)) * len(metric["lengths"])
-                one = numbers[at : at + size].reshape(*shape, len(metric["lengths"]))
-                found.setdefault((metric["name"], average), {})[kind] = one
+                array = numbers[at : at + size].reshape(*shape, len(metric["lengths"]))
+                curves.setdefault((metric["name"], average), {})[kind] = array
                 at += size
     assert at == len(numbers)
-    return found
+    return curves
 
 
 def test_the_page_needs_nothing_else(small_sweep, page_of):
@@ -61,7 +61,7 @@ def test_no_script_and_no_style_runs_but_those_of_the_package(small_sweep):
     inline = re.findall(r"<script>(.*?)</script>", text, re.DOTALL) + re.findall(
         r"<style>(.*?)</style>", text, re.DOTALL
     )
-    hashes = {f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in inline}
+    hashes = {f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in inline}
     assert len(inline) == 3 and hashes == set(re.findall(r"'sha256-[^']*'", policy))
 
 
@@ -86,16 +86,16 @@ def test_control_characters_reach_no_page(tmp_path, synthetic_sweep, simple_curv
 def test_curves_are_those_of_the_ledger(small_sweep):
     page, _ = write_report(small_sweep.folder)
     data, result = data_of(page), summarize(small_sweep)
-    found, curves = curves_of(data), read_curves(small_sweep)
+    page_curves, curves = curves_of(data), read_curves(small_sweep)
     assert data["steps"] == [50, 100] and data["seeds"] == 3
-    for (metric, average), arrays in found.items():
-        for place, row in enumerate(result.rows):
+    for (metric, average), arrays in page_curves.items():
+        for index, row in enumerate(result.rows):
             band = result.bands[row.config_id, metric, average]
             for number, quartile in enumerate((band.q25, band.median, band.q75)):
-                assert np.array_equal(arrays["bands"][0, place, number], np.float32(quartile), equal_nan=True)
+                assert np.array_equal(arrays["bands"][0, index, number], np.float32(quartile), equal_nan=True)
             for number, seed in enumerate(row.seeds):
-                assert np.array_equal(arrays["seeds"][place, number], np.float32(band.seeds[seed]), equal_nan=True)
-    judged = found[result.objective_curve]["bands"]
+                assert np.array_equal(arrays["seeds"][index, number], np.float32(band.seeds[seed]), equal_nan=True)
+    judged = page_curves[result.objective_curve]["bands"]
     row = result.rows[2]
     early = curves[(curves["step"] == 50) & (curves["config_id"] == row.config_id) & (curves["average"] == "ema")]
     early = early[early["metric"] == "total_variation"].pivot(index="seed", columns="length", values="value")
@@ -132,11 +132,14 @@ def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, p
 def test_effects_are_those_of_statistics_and_none_after_rungs(small_sweep):
     result = summarize(small_sweep)
     data = make_page_data(result, read_curves(small_sweep))
-    assert {one["name"] for one in data["effects"]} == {"lr", "batch", "norm"}
+    assert {effect["name"] for effect in data["effects"]} == {"lr", "batch", "norm"}
     survivors = replace(result, design=replace(result.design, survivors=True))
     effects = make_page_data(survivors, read_curves(small_sweep))["effects"]
-    ends = [one["correlation"][1:] + [end for slope in one["slopes"] for end in slope["ends"][1:]] for one in effects]
-    assert effects and not any(end is not None for found in ends for end in found)
+    ends = [
+        effect["correlation"][1:] + [end for slope in effect["slopes"] for end in slope["ends"][1:]]
+        for effect in effects
+    ]
+    assert effects and not any(end is not None for bounds in ends for end in bounds)
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3, 6, 9])
@@ -159,15 +162,15 @@ def test_a_configuration_that_still_trains_has_its_latest_curve(tmp_path, synthe
     )
     result = summarize(state)
     data = make_page_data(result, read_curves(state))
-    assert [one["rank"] for one in data["configurations"]] == [None, None] and data["steps"] == [50]
+    assert [configuration["rank"] for configuration in data["configurations"]] == [None, None] and data["steps"] == [50]
     assert np.isfinite(curves_of(data)[result.objective_curve]["bands"]).all()
 
 
 def test_best_is_said_once_with_its_selection_lengths_and_its_test_number(small_sweep, page_of):
     page, _ = write_report(small_sweep.folder)
     result, texts = summarize(small_sweep), page_of(page).text
-    (place,) = [n for n, text in enumerate(texts) if re.search(r"\b(best|winner|optimal)\b", text, re.IGNORECASE)]
-    first, claim = result.rows[0], "".join(texts[place : place + 9])  # numbers have their own elements
+    (index,) = [n for n, text in enumerate(texts) if re.search(r"\b(best|winner|optimal)\b", text, re.IGNORECASE)]
+    first, claim = result.rows[0], "".join(texts[index : index + 9])  # numbers have their own elements
     assert claim.startswith(f"Best at the selection lengths 6-7: #{first.number}, with ")
     reached = first.test_quartiles
     assert f"n the test lengths 8-11 it reaches {reached.median:#.3g} (quartiles {reached.q25:#.3g} to" in claim

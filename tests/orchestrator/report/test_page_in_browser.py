@@ -55,11 +55,11 @@ def test_pointing_at_a_curve_tells_its_values_at_the_length(page, built):
     (pointed,) = page.read(HOT)
     result = summarize(built)
     row = result.rows[int(pointed)]
-    told = page.read("document.querySelector('#readout').textContent")
-    length, median, low, high = re.search(r"at length (\d+): (\S+) \[(\S+), (\S+)\];", told).groups()
+    readout = page.read("document.querySelector('#readout').textContent")
+    length, median, low, high = re.search(r"at length (\d+): (\S+) \[(\S+), (\S+)\];", readout).groups()
     band = result.bands[row.config_id, *result.objective_curve]
     at = band.lengths.index(int(length))
-    assert [float(one) for one in (median, low, high)] == pytest.approx(
+    assert [float(number) for number in (median, low, high)] == pytest.approx(
         [band.median[at], band.q25[at], band.q75[at]], rel=0.005
     )
     beside = page.read("document.querySelector('#curves .value').textContent")
@@ -67,9 +67,9 @@ def test_pointing_at_a_curve_tells_its_values_at_the_length(page, built):
 
     # Along the curve the value follows the pointer.
     page.point("#curves .catch", (0.5 + 1 / len(band.lengths), 0.5))
-    told = page.read("document.querySelector('#readout').textContent")
+    readout = page.read("document.querySelector('#readout').textContent")
     beside = page.read("document.querySelector('#curves .value').textContent")
-    assert re.search(r"at length (\d+: \S+) \[", told)[1] == beside.partition(" at ")[2]
+    assert re.search(r"at length (\d+: \S+) \[", readout)[1] == beside.partition(" at ")[2]
     assert not beside.endswith(f"at {length}: {median}")
     page.point("h1")
     assert page.read("document.querySelector('#curves .value')") is None
@@ -134,10 +134,10 @@ def test_a_phone_shows_the_outcomes_and_the_interval_without_scrolling(page):
 
 
 def test_the_legend_of_the_table_names_brackets_only_where_they_are_shown(page):
-    told = "document.querySelector('#table').closest('section').innerText"
-    assert "brackets: quartiles over seeds; reach" in page.read(told)
+    legend = "document.querySelector('#table').closest('section').innerText"
+    assert "brackets: quartiles over seeds; reach" in page.read(legend)
     page.resize(390, 844, phone=True)
-    assert "brackets" not in page.read(told) and "test 8-11; reach" in page.read(told)
+    assert "brackets" not in page.read(legend) and "test 8-11; reach" in page.read(legend)
 
 
 @pytest.mark.parametrize("failed_seeds", [2, 3])
@@ -214,7 +214,7 @@ def test_switches_change_the_curves(page):
     ):  # fmt: skip
         page.set(selector, value, event)
         seen.append(page.read(CURVES))
-    assert len({json.dumps(one) for one in seen}) == 5
+    assert len({json.dumps(view) for view in seen}) == 5
     assert page.read("document.querySelector('#step').textContent") == "step 50"
     assert "median invalid_mass" in page.read("document.querySelector('#curves').textContent")
     kept = page.read("location.hash")
@@ -269,11 +269,11 @@ def test_lines_that_a_logarithmic_scale_cuts_are_named_with_their_lengths(tab, t
 
     values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(4)]
     tab.open(write_report(synthetic_sweep(tmp_path / "cut", values, 2, cut).folder)[0].as_uri())
-    told = "[...document.querySelectorAll('#legend span')].map(e => e.textContent).filter(e => e.includes('above 0'))"
+    notes = "[...document.querySelectorAll('#legend span')].map(e => e.textContent).filter(e => e.includes('above 0'))"
     tab.set("#scale", "linear")
-    assert tab.read(told) == []
+    assert tab.read(notes) == []
     tab.set("#scale", "log")
-    (text,) = tab.read(told)
+    (text,) = tab.read(notes)
     assert sorted(text.partition(": ")[2].split("; ")) == ["#1 from length 4", "#2 at length 2-3", "#3"]
 
 
@@ -370,25 +370,25 @@ def test_the_head_and_the_rows_of_the_table_are_one_tab_stop_each(page):
 
 
 def test_left_and_right_step_the_length_that_the_curves_are_read_at(page, built):
-    told = "document.querySelector('#readout').textContent"
+    readout = "document.querySelector('#readout').textContent"
     result = summarize(built)
     lengths = result.bands[result.rows[0].config_id, *result.objective_curve].lengths
     page.read("document.querySelector('#curves svg').focus()")
     seen = []
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowLeft"):
         page.press(key)
-        (c,), (length, median) = page.read(HOT), re.search(r"at length (\d+): (\S+) \[", page.read(told)).groups()
+        (c,), (length, median) = page.read(HOT), re.search(r"at length (\d+): (\S+) \[", page.read(readout)).groups()
         band = result.bands[result.rows[int(c)].config_id, *result.objective_curve]
         assert float(median) == pytest.approx(band.median[lengths.index(int(length))], rel=0.005)
         seen.append((int(c), int(length)))
     assert seen == [(0, lengths[0]), (0, lengths[1]), (1, lengths[1]), (1, lengths[0]), (1, lengths[0])]
     page.press("Enter")  # B is released, and still pointed at
-    assert f"at length {lengths[0]}: " in page.read(told)
+    assert f"at length {lengths[0]}: " in page.read(readout)
     page.set("#metric", 1)  # nothing is pointed at any more
-    assert "at length" not in page.read(told)
+    assert "at length" not in page.read(readout)
     page.read("document.querySelector('#curves svg').focus()")
     page.press("ArrowLeft")
-    assert page.read(HOT) == ["0"] and f"at length {lengths[-1]}: " in page.read(told)
+    assert page.read(HOT) == ["0"] and f"at length {lengths[-1]}: " in page.read(readout)
 
 
 def test_the_keys_of_the_curves_are_told_where_a_page_has_a_keyboard(page):
@@ -402,8 +402,8 @@ def test_the_keys_of_the_curves_are_told_where_a_page_has_a_keyboard(page):
 
 def test_a_slider_tells_values_and_moves_by_every_key_of_a_slider(page):
     name = "[data-slider=dropout]"
-    told = f"document.querySelector('{name}').getAttribute('aria-valuetext')"
-    assert page.read(told) == "all"
+    value_text = f"document.querySelector('{name}').getAttribute('aria-valuetext')"
+    assert page.read(value_text) == "all"
     page.read(f"document.querySelector('{name}').focus()")
     dropout = page.read("[...document.querySelectorAll('#table th')].map(e => e.textContent)").index("dropout")
     column = f"[...document.querySelectorAll('#table tbody tr')].map(e => +e.cells[{dropout}].textContent)"
@@ -414,11 +414,11 @@ def test_a_slider_tells_values_and_moves_by_every_key_of_a_slider(page):
     for key, end in (("ArrowLeft", -1), ("ArrowLeft", -2), ("ArrowRight", -1), ("Home", -20), ("ArrowRight", -19)):
         page.press(key)
         assert page.read(f"document.activeElement === document.querySelector('{name}')")
-        ends = [float(value) for value in page.read(told).split(" to ")]
+        ends = [float(value) for value in page.read(value_text).split(" to ")]
         assert ends == pytest.approx([low, high + end * (high - low) / 20], rel=0.01, abs=1e-6)
         assert all(low <= value <= ends[1] + 1e-6 for value in page.read(column))
     page.press("End")
-    assert page.read(told) == "all" and len(page.read(column)) == 16
+    assert page.read(value_text) == "all" and len(page.read(column)) == 16
 
 
 def test_the_table_is_sorted_by_a_column(page):

@@ -37,15 +37,17 @@ def test_the_table_has_every_number(reversed_order):
     with (reversed_order.folder / "seed_comparisons.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == len(compare_seeds(reversed_order)) == 9
-    assert {one.verdict for one in compare_seeds(reversed_order)} == {"inconclusive"}  # no interval with five pairs
-    for line, one in zip(lines, compare_seeds(reversed_order), strict=True):
-        assert (line["first"], line["second"], line["group"]) == (one.first, one.second, one.question.group)
-        assert float(line["difference"]) == one.outcome.difference and float(line["holm_p"]) == one.holm_p
+    verdicts = {comparison.verdict for comparison in compare_seeds(reversed_order)}
+    assert verdicts == {"inconclusive"}, "no interval with five pairs"
+    for line, comparison in zip(lines, compare_seeds(reversed_order), strict=True):
+        assert (line["first"], line["second"]) == (comparison.first, comparison.second)
+        assert line["group"] == comparison.question.group
+        assert float(line["difference"]) == comparison.outcome.difference and float(line["holm_p"]) == comparison.holm_p
         assert (line["low"], line["paired"], line["n"], line["n_second"]) == ("", "True", "5", "5")
         assert list(line)[-2:] == ["first_values", "second_values"]
         values = [json.loads(line[f"{side}_values"]) for side in ("first", "second")]
         norms = {row.config_id: row.values["model.norm"] for row in reversed_order.rows}
-        assert values == [{"model.norm": norms[one.first]}, {"model.norm": norms[one.second]}]
+        assert values == [{"model.norm": norms[comparison.first]}, {"model.norm": norms[comparison.second]}]
         assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("5 pairs of seeds are too few")
 
 
@@ -129,9 +131,9 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     assert done.exit_code == 0, done.output
     result = read_summary(folder)
     first, second = (row.config_id for row in sorted(result.rows, key=lambda row: row.number))
-    for said in (f"First: #0 of tiny ({first}, ranked", f"Second: #1 of tiny ({second}",
+    for message in (f"First: #0 of tiny ({first}, ranked", f"Second: #1 of tiny ({second}",
                  "They differ in: model.norm none / pre", "test 5", "selection 4", "6 pairs", "95 % for"):  # fmt: skip
-        assert said in done.output
+        assert message in done.output
     with table.open(newline="") as written:
         lines = list(csv.DictReader(written))
     assert [line["group"] for line in lines] == ["test", "selection", "trained"]
@@ -141,7 +143,7 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
         by_hand[row] = np.array([values[band.lengths.index(5)] for values in band.seeds.values()])
     assert float(lines[0]["difference"]) == pytest.approx(np.median(by_hand[0] - by_hand[1]))
     assert not math.isnan(float(lines[0]["low"]))
-    for words, said in (
+    for words, message in (
         ([], f"lengthwise compare {folder} 0 1"),
         (["nine", "1"], "no configuration nine"),
         (["0", f"{tmp_path / 'absent'}/1"], "absent"),
@@ -150,4 +152,4 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
         monkeypatch.setattr("sys.argv", ["lengthwise", "compare", str(folder), *words])
         with pytest.raises(SystemExit) as ended:
             run_command_line()
-        assert ended.value.code == 2 and said in capsys.readouterr().err
+        assert ended.value.code == 2 and message in capsys.readouterr().err

@@ -49,10 +49,10 @@ def run(*words):
 )
 def test_the_first_line_is_the_verdict_of_the_interval(sweeps, first, second, verdict):
     compared = compare_sweeps(*(open_sweep(sweeps / name).summary for name in (first, second)))
-    (line, *_), (said, *_) = compared.together, run(sweeps / first, sweeps / second).output.splitlines()
+    (line, *_), (sentence, *_) = compared.together, run(sweeps / first, sweeps / second).output.splitlines()
     assert line.verdict == verdict and (line.outcome.low <= 0 <= line.outcome.high) == (verdict == "inconclusive")
-    assert said.partition(": ")[2].startswith({"first": first, "second": second}.get(verdict, "Inconclusive"))
-    assert f"{abs(line.outcome.difference):#.3g} [" in said and " (95 % interval, " in said
+    assert sentence.partition(": ")[2].startswith({"first": first, "second": second}.get(verdict, "Inconclusive"))
+    assert f"{abs(line.outcome.difference):#.3g} [" in sentence and " (95 % interval, " in sentence
     turned = replace(line, question=replace(line.question, direction="maximize"))  # of a metric that should be high
     assert turned.verdict == {"first": "second", "second": "first"}.get(verdict, "inconclusive")
 
@@ -66,19 +66,19 @@ def test_common_seeds_are_paired_though_each_sweep_has_others(sweeps, synthetic_
 
 def test_equal_sweeps_have_no_difference(sweeps, synthetic_sweep):
     synthetic_sweep(sweeps / "again", RATES, 10, shifted(0.0), spec=GRID)
-    said = run(sweeps / "plain", sweeps / "again").output.splitlines()
-    assert ": No difference" in said[0] and "10 pairs" in said[0]
+    lines = run(sweeps / "plain", sweeps / "again").output.splitlines()
+    assert ": No difference" in lines[0] and "10 pairs" in lines[0]
 
 
 def test_too_few_seeds_have_no_table_of_configurations_and_the_command_for_more(sweeps, synthetic_sweep):
     synthetic_sweep(sweeps / "four", RATES, 4, shifted(0.04), spec=GRID)
-    said = run(sweeps / "plain", sweeps / "four").output
-    (command,) = [line for line in said.splitlines() if "lengthwise extend " in line]
+    output = run(sweeps / "plain", sweeps / "four").output
+    (command,) = [line for line in output.splitlines() if "lengthwise extend " in line]
     assert command.endswith(f"lengthwise extend {sweeps / 'four'} --seeds 10")
     synthetic_sweep(sweeps / "apart", RATES, range(20, 24), shifted(0.04), spec=GRID)  # no pairs, whatever is added
     assert "For an interval" not in run(sweeps / "apart", sweeps / "plain").output
     assert (
-        "Matched configurations that differ" not in said
+        "Matched configurations that differ" not in output
         and "lengthwise extend" not in run(sweeps / "plain", sweeps / "lower").output
     )
 

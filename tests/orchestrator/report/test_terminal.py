@@ -205,7 +205,7 @@ def test_the_table_has_the_first_configurations_with_quartiles_where_there_is_ro
         cells = [format_number(at.median) for at in groups]
         quartiles = [f"[{format_number(at.q25)},{format_number(at.q75)}]" for at in groups]
         assert line[:2] == [str(row.rank), f"#{row.number}"] and line[-1] == str(row.seeds_failed)
-        shown = [one for both in zip(cells, quartiles, strict=True) for one in both] if width > 80 else cells
+        shown = [cell for both in zip(cells, quartiles, strict=True) for cell in both] if width > 80 else cells
         assert line[heading.index("trained") : -2] == shown
 
 
@@ -238,9 +238,9 @@ def test_the_first_is_compared_with_the_next(tmp_path, synthetic_sweep, short_te
             line.outcome for line in compare_named(result.folder, first[1:], second[1:]).comparisons
             if line.question.group == "test"
         ]  # fmt: skip
-        (said,) = [line for line in short_text(result).splitlines() if line.startswith("Against the next")]
-        assert second in said and f"{outcome.n} pairs" in said and math.isnan(outcome.low) == (seeds == 4)
-        assert (first in said and format_number(abs(outcome.difference)) in said) == (seeds == 10)
+        (line,) = [line for line in short_text(result).splitlines() if line.startswith("Against the next")]
+        assert second in line and f"{outcome.n} pairs" in line and math.isnan(outcome.low) == (seeds == 4)
+        assert (first in line and format_number(abs(outcome.difference)) in line) == (seeds == 10)
         command = f"lengthwise extend {result.folder} --seeds 10"  # in one piece, however long it is
         assert (command in short_text(result, 100)) == (seeds == 4)
         assert len(short_text(replace(result, notes=("a long note " * 30,)), 100).splitlines()) <= 20
@@ -262,7 +262,7 @@ def test_failed_seeds_are_named_on_one_screen(seeds, lost, died, tmp_path, synth
 
 
 def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synthetic_sweep):
-    effect = next(one for one in compute_score_effects(twelve) if one.key == "training.learning_rate")
+    effect = next(effect for effect in compute_score_effects(twelve) if effect.key == "training.learning_rate")
     shown = describe_effects(twelve)
     assert ": higher lr is worse (" in shown
     assert f"rank correlation {effect.correlation:+.3g}, 95 % [{effect.low:+.3g}, " in shown
@@ -283,9 +283,9 @@ def test_where_nothing_can_be_said_it_says_why(tmp_path, synthetic_sweep, simple
     listed = summarize(synthetic_sweep(tmp_path / "listed", draws(4), 8, noisy, spec=spec))
     assert any(effect.differences for effect in compute_score_effects(listed))
     assert describe_effects(listed).endswith("hyperparameters change together, so none can be judged alone.")
-    one = summarize(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
-    assert "No hyperparameter was compared" in describe_effects(one)
-    race = replace(one, design=replace(one.design, survivors=True))
+    result = summarize(synthetic_sweep(tmp_path / "one", [{}], 3, simple_curve))
+    assert "No hyperparameter was compared" in describe_effects(result)
+    race = replace(result, design=replace(result.design, survivors=True))
     assert "pruned all other" in describe_effects(race) and "compared" not in describe_effects(race)
     running = replace(two, status="running")
     assert "too few" not in describe_effects(running)

@@ -32,7 +32,9 @@ def kept(played):
 
 def test_attention_is_computed_from_the_kept_weights_of_the_judged_average(kept) -> None:
     shown = kept.attention("#1", 1, length=8, distribution="sparse", row=2)
-    configuration = next(one for one in kept.state.configurations.values() if one.number == 1)
+    configuration = next(
+        configuration for configuration in kept.state.configurations.values() if configuration.number == 1
+    )
     member = replace(rebuild_member(configuration), seed=1)
     for average, is_equal in (("ema", True), ("raw", False)):
         weights = load(kept.folder, 1, 1, average)
@@ -66,7 +68,9 @@ def test_weights_that_were_not_kept_are_refused(played) -> None:
 
 def test_a_damaged_file_is_named(kept, tmp_path) -> None:
     kept = open_sweep(shutil.copytree(kept.folder, tmp_path / "flips"))
-    configuration = next(one for one in kept.state.configurations.values() if one.number == 0)
+    configuration = next(
+        configuration for configuration in kept.state.configurations.values() if configuration.number == 0
+    )
     path = list_kept_weights(kept.state)[configuration.config_id, 0].path
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(DamagedWeights, match=str(path)):

@@ -44,7 +44,7 @@ def test_a_finished_sweep_is_posted_once_and_its_address_is_recorded_nowhere(fil
     ((path, headers, content),) = server.heard
     fields = json.loads(content)
     assert path == f"/services/{SECRET}" and headers["Content-Type"] == "application/json"
-    best = min(SweepState.load(storage / "tiny").configurations.values(), key=lambda one: one.score)
+    best = min(SweepState.load(storage / "tiny").configurations.values(), key=lambda configuration: configuration.score)
     assert (fields["sweep"], fields["status"]) == ("tiny", "complete")
     assert all(fields[name] in fields["text"] for name in ("sweep", "status", "message"))
     done_and_planned = (fields["configurations_done"], fields["configurations"])
@@ -78,17 +78,17 @@ def test_what_is_no_address_is_refused_without_showing_it(file, given, monkeypat
         monkeypatch.setattr("sys.argv", ["lengthwise", "run", str(file), "--storage", str(tmp_path / "s"), *words])
         with pytest.raises(SystemExit) as ended:
             run_command_line()
-        said = capsys.readouterr().err
-        assert ended.value.code == 2 and "not an http or https address" in said and SECRET not in said
-        assert said.startswith(words[0].replace("--set", "--set notify=***") + ":")
+        message = capsys.readouterr().err
+        assert ended.value.code == 2 and "not an http or https address" in message and SECRET not in message
+        assert message.startswith(words[0].replace("--set", "--set notify=***") + ":")
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize(("answer", "said"), [(200, None), (404, "HTTP status 404"), (302, "HTTP status 302")])
-def test_a_refusal_is_a_problem_in_words(server, answer, said):
+@pytest.mark.parametrize(("answer", "message"), [(200, None), (404, "HTTP status 404"), (302, "HTTP status 302")])
+def test_a_refusal_is_a_problem_in_words(server, answer, message):
     server.answer = answer
     userinfo = address(server, "/x").replace("//", "//ada:p%40ss@")
-    assert post_fields(userinfo, {"text": "x"}) == said
+    assert post_fields(userinfo, {"text": "x"}) == message
     ((_, headers, _),) = server.heard
     assert headers["Authorization"] == "Basic YWRhOnBAc3M="  # ada:p@ss
 
@@ -105,8 +105,8 @@ def test_servers_that_are_absent_or_hang_cost_seconds_only(small_sweep, capsys):
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/{SECRET}"
         assert post_fields(url, {}, 0.3) in ("no response within 0.3 s", "TimeoutError")
         WebhookNotifier(url.replace("127.0.0.1", "no such host")).send(small_sweep.folder, "complete", "", Console())
-    said = capsys.readouterr().out
-    assert said.startswith("warning: http://no such host") and SECRET not in said
+    output = capsys.readouterr().out
+    assert output.startswith("warning: http://no such host") and SECRET not in output
 
 
 def test_an_interruption_is_posted(lengthwise, file, server, tmp_path):
@@ -117,8 +117,8 @@ def test_an_interruption_is_posted(lengthwise, file, server, tmp_path):
             break
     time.sleep(0.5)
     os.kill(running.pid, signal.SIGTERM)
-    said = "".join(running.communicate())
-    assert running.returncode == 130 and SECRET not in said, said
+    output = "".join(running.communicate())
+    assert running.returncode == 130 and SECRET not in output, output
     ((_, _, content),) = server.heard
     fields = json.loads(content)
     assert (fields["status"], fields["message"]) == ("interrupted", "stopped by a signal")

@@ -36,7 +36,7 @@ def test_publish_sends_the_end_that_a_killed_publisher_has_not(lengthwise, long_
     (published,) = SweepState.load(folder).published_at
     assert published.endswith("mlflow.db")
     client = MlflowClient(published)
-    (experiment,) = [found for found in client.search_experiments() if found.name != "Default"]
+    (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name != "Default"]
     (parent,) = client.search_runs([experiment.experiment_id], "tags.`lengthwise.kind` = 'sweep'")
     assert parent.info.status == "FINISHED"
     artifacts = Path(unquote(urlsplit(parent.info.artifact_uri).path))
@@ -65,13 +65,16 @@ def test_a_refused_login_is_said_at_once_and_training_continues(lengthwise, long
     words = long_sweep.words("refused", "resources.scheduler=local", "tracking.enabled=true", f"tracking.uri={address}")
     long_sweep.hold.touch()
     driver = lengthwise.start(*words, HOLD=str(long_sweep.hold))
-    said = next(line for line in driver.stdout if "not published" in line)
+    message = next(line for line in driver.stdout if "not published" in line)
     remedy = next(driver.stdout)
-    assert not any(one.is_scored for one in SweepState.load(long_sweep.storage / "refused").configurations.values())
+    assert not any(
+        configuration.is_scored
+        for configuration in SweepState.load(long_sweep.storage / "refused").configurations.values()
+    )
     long_sweep.release()
     out, err = driver.communicate()
-    assert said.startswith(f"not published: MLflow at {address}: ") and "MLFLOW_TRACKING_PASSWORD" in said
-    assert "; training continues" in said and "lengthwise publish " in remedy
+    assert message.startswith(f"not published: MLflow at {address}: ") and "MLFLOW_TRACKING_PASSWORD" in message
+    assert "; training continues" in message and "lengthwise publish " in remedy
     assert driver.returncode == 0, err
     assert out.count(f"MLflow at {address}") == 1  # at the end, once more
     long_sweep.ended_as_if_left_alone(long_sweep.storage / "refused")
