@@ -102,7 +102,7 @@ class Stage:
     """Plays a sweep in this process: a ledger, a driver, and the inline scheduler with the real engine."""
 
     def __init__(self, folder: Path, spec: SweepSpec, *, pack: int = 4, workers: int = 2) -> None:
-        self.folder, self.spec, self.said = folder, spec, []
+        self.folder, self.spec, self.messages = folder, spec, []
         self._pack, self._workers = pack, workers
 
     def begin(self) -> None:
@@ -123,7 +123,11 @@ class Stage:
         """
         with Ledger.open(self.folder) as ledger:
             state = SweepState.load(self.folder)
-            given: dict[str, Any] = {"packer": FixedPacker(self._packs, repack), "say": self.said.append, **settings}
+            given: dict[str, Any] = {
+                "packer": FixedPacker(self._packs, repack),
+                "say": self.messages.append,
+                **settings,
+            }
             driver = SweepDriver(self.spec, ledger, state, **given)
             inline.InlineScheduler(self.spec.resources).run(Followed(driver, order, during, watch))
             return state
@@ -176,7 +180,7 @@ def reporting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., None]]
     """reporting(report) calls report(work, evaluation, record) within every pack for each evaluation, to record it."""
     original = inline.train_pack
 
-    def put(report: Callable[..., None]) -> None:
+    def replace_report(report: Callable[..., None]) -> None:
         def train_pack(work: Any, reporter: Any) -> None:
             def report_instead(evaluation: Any) -> bool:
                 stops = list[bool]()
@@ -188,17 +192,17 @@ def reporting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., None]]
 
         monkeypatch.setattr(inline, "train_pack", train_pack)
 
-    return put
+    return replace_report
 
 
 @pytest.fixture
 def in_packs(reporting: Callable[[Callable[..., None]], None]) -> Callable[[Callable[[str, int], None]], None]:
     """in_packs(after) calls after(pack_id, step) within every pack when an evaluation of its has been recorded."""
 
-    def put(after: Callable[[str, int], None]) -> None:
-        reporting(lambda work, one, record: (record(one), after(work.pack_id, one.step)))
+    def call_after(after: Callable[[str, int], None]) -> None:
+        reporting(lambda work, evaluation, record: (record(evaluation), after(work.pack_id, evaluation.step)))
 
-    return put
+    return call_after
 
 
 @pytest.fixture
@@ -281,9 +285,9 @@ def left_alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 
 @pytest.fixture(scope="module")
 def long_sweep(left_alone: Callable[[], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[LongSweep]:
-    found = LongSweep(tmp_path_factory.mktemp("sweeps"), left_alone)
-    yield found
-    found.release()
+    sweep = LongSweep(tmp_path_factory.mktemp("sweeps"), left_alone)
+    yield sweep
+    sweep.release()
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
@@ -307,12 +311,12 @@ class Answering(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Any]:
     """A server on this machine that answers 200; `address` leads to it."""
-    one: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    one.heard, one.answer, one.body, one.address = [], 200, b"", f"127.0.0.1:{one.server_address[1]}"
-    threading.Thread(target=one.serve_forever, daemon=True).start()
-    yield one
-    one.shutdown()
-    one.server_close()
+    server: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    server.heard, server.answer, server.body, server.address = [], 200, b"", f"127.0.0.1:{server.server_address[1]}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
 
 
 OWN_TASK = '''"""A task of my own: the tokens again, with the vocabulary of a module beside it."""

@@ -60,20 +60,20 @@ def finish(driver: subprocess.Popen[str], exit_code: int = 0) -> str:
 
 def with_words(driver: int, words: str) -> list[psutil.Process]:
     """The processes below a driver that have these words in their command."""
-    found = []
-    for one in psutil.Process(driver).children(recursive=True):
+    processes = []
+    for process in psutil.Process(driver).children(recursive=True):
         with suppress(psutil.Error):  # it ended as it was looked at
-            if words in " ".join(one.cmdline()):
-                found.append(one)
-    return found
+            if words in " ".join(process.cmdline()):
+                processes.append(process)
+    return processes
 
 
 def holding(pack_id: str, processes: Iterable[psutil.Process]) -> psutil.Process | None:
     """The one that has the pack in hand: its watchdog keeps a file of that name open."""
-    for one in processes:
+    for process in processes:
         with suppress(psutil.Error):
-            if any(Path(file.path).name == f"{pack_id}.stuck.txt" for file in one.open_files()):
-                return one
+            if any(Path(file.path).name == f"{pack_id}.stuck.txt" for file in process.open_files()):
+                return process
     return None
 
 

@@ -40,13 +40,13 @@ def same_curves(state: SweepState, whole: SweepState) -> bool:
 
 def scores(state: SweepState) -> dict[str, Any]:
     """The score of every configuration."""
-    return {name: found.score for name, found in state.configurations.items()}
+    return {name: configuration.score for name, configuration in state.configurations.items()}
 
 
 def evaluated_once(folder: Path) -> bool:
     """Whether no evaluation of a pack is recorded twice."""
-    found = [one.fields for one in read_records(folder) if one.kind == "evaluation"]
-    return set(Counter((fields["pack_id"], fields["step"]) for fields in found).values()) == {1}
+    evaluations = [record.fields for record in read_records(folder) if record.kind == "evaluation"]
+    return set(Counter((fields["pack_id"], fields["step"]) for fields in evaluations).values()) == {1}
 
 
 def begin_ledger(folder: Path, spec: SweepSpec, **more: Any) -> Ledger:
@@ -81,8 +81,8 @@ def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str] | None
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         ended = process is not None and process.poll() is not None  # looked at before the condition: it may be the end
-        if found := condition():
-            return found
+        if result := condition():
+            return result
         if ended and process is not None:
             raise AssertionError(f"it ended first, with {process.returncode}: {process.communicate()}")
         time.sleep(0.05)

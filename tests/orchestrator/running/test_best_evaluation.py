@@ -37,10 +37,10 @@ def test_scores_are_those_of_the_best_evaluations(stage, monkeypatch):
     monkeypatch.setattr(scores_module, "read_curves", curves)
     state = stage("best", *BEST, pack=3).play()
     packs = [{pack_id} for pack_id in state.packs]
-    assert len(packs) > 1 and [found for found in read if found] == packs  # each pack once, when it has ended
+    assert len(packs) > 1 and [pack_ids for pack_ids in read if pack_ids] == packs  # each pack once, when it has ended
     read.clear()
     last = stage("last", *RESTLESS, pack=3).play()
-    assert [found for found in read if found] == []
+    assert [pack_ids for pack_ids in read if pack_ids] == []
     assert scores(state) == pytest.approx(judged_by_hand(state)) and len(scores(state)) == 2
     assert read_curves(last).equals(read_curves(state))
     gained = [score - scores(state)[name] for name, score in scores(last).items()]
@@ -55,6 +55,6 @@ def test_a_death_after_any_record_changes_no_score(stage, played):
     finals = [i + 1 for i, kind in enumerate(kinds) if kind == "evaluation" and kinds[i + 1] != "evaluation"]
     middles = range(8, len(kinds), 7)
     for count in sorted({*finals, *middles}):
-        one = stage(f"cut-{count}", *BEST, pack=3)
-        copy_cut(whole.folder, one.folder, count)
-        assert scores(one.play()) == wanted, f"after {count} records"
+        staged = stage(f"cut-{count}", *BEST, pack=3)
+        copy_cut(whole.folder, staged.folder, count)
+        assert scores(staged.play()) == wanted, f"after {count} records"

@@ -23,7 +23,7 @@ def state_with(folder, spec, packs):
         ledger.append("configuration", **fields, **NOTHING_MEASURED)
         seed = 0
         for index, (count, step, seconds, *structure) in enumerate(packs):
-            members = [["c" * 12, seed + one] for one in range(count)]
+            members = [["c" * 12, seed + offset] for offset in range(count)]
             seed += count
             name = f"pack{index}"
             structural_key = structure[0] if structure else "s"
@@ -45,44 +45,46 @@ def built(tiny, tmp_path, packs, *overrides, **more):
 def test_member_steps_count_what_is_running_in_full(tiny, tmp_path):
     packs = [(4, 50, 10.0), (4, 0, 0.0), (2, 0, 0.0)]
     for limit, fitting in ((1000, "pack1"), (800, "pack1"), (799, "pack2"), (600, "pack2"), (599, None)):
-        one = built(tiny, tmp_path / str(limit), packs, f"budget.member_steps={limit}")
-        found, blocking = one.find_pack_within_budget(["pack1", "pack2"], {"pack0"})
-        assert found == fitting and bool(blocking) == (found is None)
+        budget = built(tiny, tmp_path / str(limit), packs, f"budget.member_steps={limit}")
+        pack_id, blocking = budget.find_pack_within_budget(["pack1", "pack2"], {"pack0"})
+        assert pack_id == fitting and bool(blocking) == (pack_id is None)
     assert blocking[0].text == "200 of 599 member-steps" and blocking[0].option == "--set budget.member_steps=1600"
-    assert one.list_reached_limits() == []
+    assert budget.list_reached_limits() == []
 
 
 def test_members_that_stopped_early_use_no_more_steps(tiny, tmp_path):
-    one = built(tiny, tmp_path, [(2, 50, 10.0), (2, 0, 0.0)], "budget.member_steps=299")
-    assert one.find_pack_within_budget(["pack1"], {"pack0"})[0] is None
-    pack = one._state.packs["pack0"]
+    budget = built(tiny, tmp_path, [(2, 50, 10.0), (2, 0, 0.0)], "budget.member_steps=299")
+    assert budget.find_pack_within_budget(["pack1"], {"pack0"})[0] is None
+    pack = budget._state.packs["pack0"]
 
     def evaluate(step, **fields):
-        one._state.apply(Record(4, 0.0, "evaluation", pack.evaluations[50] | {"step": step, **fields}))
+        budget._state.apply(Record(4, 0.0, "evaluation", pack.evaluations[50] | {"step": step, **fields}))
 
     evaluate(60, seconds=12.0, stopped_at=[20, -1])
     assert (pack.sum_member_steps(60), pack.sum_member_steps(100)) == (20 + 60, 20 + 100)
-    assert one.find_pack_within_budget(["pack1"], {"pack0"})[0] is None
+    assert budget.find_pack_within_budget(["pack1"], {"pack0"})[0] is None
     evaluate(100, seconds=13.0, stopped_at=[20, 60])
-    assert one.find_pack_within_budget(["pack1"], {"pack0"})[0] == "pack1"
+    assert budget.find_pack_within_budget(["pack1"], {"pack0"})[0] == "pack1"
 
 
 def test_hours_are_those_of_the_pack_and_gpu_hours_of_all_packs(tiny, tmp_path):
     """A step of a member takes 0.05 s: a pack of 4 members takes 20 s, of which pack0 has 10 s left."""
     packs, now = [(4, 50, 10.0), (4, 0, 0.0)], [0.0]
     for seconds, fits in ((21.0, True), (19.0, False)):
-        one = built(tiny, tmp_path / f"hours{seconds}", packs, f"budget.hours={seconds / 3600}", clock=lambda: now[0])
-        assert (one.find_pack_within_budget(["pack1"], {"pack0"})[0] is not None) == fits
+        budget = built(
+            tiny, tmp_path / f"hours{seconds}", packs, f"budget.hours={seconds / 3600}", clock=lambda: now[0]
+        )
+        assert (budget.find_pack_within_budget(["pack1"], {"pack0"})[0] is not None) == fits
     gpus = ("resources.gpus=0.5", "resources.scheduler=ray")
     for seconds, fits in ((21.0, True), (19.0, False)):  # (10 + 10 + 20) / 2
-        one = built(tiny, tmp_path / f"gpu{seconds}", packs, *gpus, f"budget.gpu_hours={seconds / 3600}")
-        assert (one.find_pack_within_budget(["pack1"], {"pack0"})[0] is not None) == fits
-    one = built(tiny, tmp_path / "time", packs, max_seconds=30.0, clock=lambda: now[0])
-    assert one.find_pack_within_budget(["pack1"], set())[0] and not one.list_reached_limits()
+        budget = built(tiny, tmp_path / f"gpu{seconds}", packs, *gpus, f"budget.gpu_hours={seconds / 3600}")
+        assert (budget.find_pack_within_budget(["pack1"], {"pack0"})[0] is not None) == fits
+    budget = built(tiny, tmp_path / "time", packs, max_seconds=30.0, clock=lambda: now[0])
+    assert budget.find_pack_within_budget(["pack1"], set())[0] and not budget.list_reached_limits()
     now[0] = 11.0
-    assert one.find_pack_within_budget(["pack1"], set())[0] is None
+    assert budget.find_pack_within_budget(["pack1"], set())[0] is None
     now[0] = 30.0
-    assert [limit.text for limit in one.list_reached_limits()] == ["30 s of --max-time 30 s"]
+    assert [limit.text for limit in budget.list_reached_limits()] == ["30 s of --max-time 30 s"]
 
 
 def test_a_short_pack_may_start_beside_a_long_one_of_a_slow_structure(tiny, tmp_path):
@@ -109,16 +111,16 @@ def test_the_limit_that_is_suggested_lets_the_pack_start_that_did_not_fit(tiny, 
 def test_a_limit_that_stops_a_running_pack_suggests_enough_for_the_rest_of_it(tiny, tmp_path):
     """A member has trained for 10 of its 100 steps in an hour."""
     now = [0.0]
-    one = built(tiny, tmp_path, [(1, 10, 3600.0)], "budget.hours=1", clock=lambda: now[0])
-    assert one.list_reached_limits() == []
+    budget = built(tiny, tmp_path, [(1, 10, 3600.0)], "budget.hours=1", clock=lambda: now[0])
+    assert budget.list_reached_limits() == []
     now[0] = 3600.0
-    (reached,) = one.list_reached_limits()
+    (reached,) = budget.list_reached_limits()
     assert reached.text == "1 of 1 hours" and reached.option == "--set budget.hours=20"
 
 
 def test_nothing_is_limited_without_a_budget(tiny, tmp_path):
-    one = built(tiny, tmp_path, [(4, 0, 0.0)])
-    assert one.find_pack_within_budget(["pack0"], set()) == ("pack0", []) and one.list_reached_limits() == []
+    budget = built(tiny, tmp_path, [(4, 0, 0.0)])
+    assert budget.find_pack_within_budget(["pack0"], set()) == ("pack0", []) and budget.list_reached_limits() == []
 
 
 @pytest.mark.slow
@@ -152,9 +154,9 @@ def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwis
     original, calls = budget.SweepBudget.list_reached_limits, []
 
     def list_reached_limits(self):
-        found, evaluations = original(self), sum(len(pack.evaluations) for pack in self._state.packs.values())
+        limits, evaluations = original(self), sum(len(pack.evaluations) for pack in self._state.packs.values())
         if calls or evaluations != 2:
-            return found
+            return limits
         calls.append(self)
         return [budget.Limit(used=61.0, allowed=60.0, text="61 s of --max-time 60 s")]
 
@@ -221,8 +223,8 @@ def test_what_is_no_time_is_refused(text):
 
 
 def test_plan_says_what_a_budget_has_no_room_for(lengthwise, tiny):
-    said = lengthwise("plan", tiny, "--set", "budget={member_steps: 120, hours: 1000}").stdout
-    (warning,) = [line for line in said.splitlines() if "budget." in line]
+    output = lengthwise("plan", tiny, "--set", "budget={member_steps: 120, hours: 1000}").stdout
+    (warning,) = [line for line in output.splitlines() if "budget." in line]
     assert {"120", "480"} <= set(warning.replace(":", "").split()) and "budget.member_steps" in warning
     wrong = lengthwise("validate", tiny, "--set", "budget={hours: 0, days: 3}")
     assert wrong.returncode == 2 and "budget.hours: is out of bounds; given 0; allowed: above 0" in wrong.stderr

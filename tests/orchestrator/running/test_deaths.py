@@ -79,13 +79,13 @@ def test_a_smaller_pack_may_succeed_where_memory_ran_out(error: Exception) -> No
 
 
 def test_of_a_long_traceback_the_end_is_kept() -> None:
-    found = make_death(raised_in_mine(ValueError("x" * MAX_TRACE + "the end")))
-    assert found.trace is not None and len(found.trace) == MAX_TRACE and found.trace.endswith("the end\n")
+    death = make_death(raised_in_mine(ValueError("x" * MAX_TRACE + "the end")))
+    assert death.trace is not None and len(death.trace) == MAX_TRACE and death.trace.endswith("the end\n")
 
 
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("is_own", [True, False])
 def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_raised_as_text(
-    tmp_path, monkeypatch, own: bool
+    tmp_path, monkeypatch, is_own: bool
 ) -> None:
     def train_pack(work: Any, reporter: Any) -> None:
         reporter.notice("slow import")
@@ -93,11 +93,11 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
 
     reported: list[dict[str, Any]] = []
     monkeypatch.setattr(trainable, "train_pack", train_pack)
-    monkeypatch.setattr(trainable, "list_imported_files", lambda code: {MINE} if own else set())
+    monkeypatch.setattr(trainable, "list_imported_files", lambda code: {MINE} if is_own else set())
     monkeypatch.setattr("ray.tune.report", reported.append)
     work = empty_work(tmp_path, modules=[])
     driver = RecordingDriver()
-    if not own:
+    if not is_own:
         with pytest.raises(PackRaised) as caught:
             train_pack_on_ray({"pack_id": "p1", "work": work})
         assert caught.value.message.startswith("ValueError: the seventh") and "in score" in caught.value.trace
@@ -110,9 +110,11 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
     )
     recorder.on_trial_result(1, [], pack, reported[0])
     recorder.on_trial_complete(2, [], pack)
-    name, pack_id, said, trace = driver.calls[-1]
+    name, pack_id, message, trace = driver.calls[-1]
     assert (
-        (name, pack_id) == ("on_failure", "p1") and said.startswith("ValueError: the seventh") and "in score" in trace
+        (name, pack_id) == ("on_failure", "p1")
+        and message.startswith("ValueError: the seventh")
+        and "in score" in trace
     )
 
 
@@ -125,7 +127,7 @@ def test_under_ray_a_sentence_after_the_last_report_of_a_pack_reaches_the_driver
     monkeypatch.setattr(trainable, "train_pack", train_pack)
     monkeypatch.setattr("ray.tune.report", reported.append)
     train_pack_on_ray({"work": empty_work(tmp_path, modules=[])})
-    sent = [message for one in reported for message in one["messages"]]
+    sent = [message for report in reported for message in report["messages"]]
     assert sent == [("progress", {"step": 7}), ("notice", "its newest checkpoint was not copied")]
 
 
@@ -175,7 +177,7 @@ def test_a_lost_node_is_not_one_of_the_retries(monkeypatch, error, lost) -> None
             break
         recorder.on_trial_recover(1, [], trial)
     assert failures == 3 + (tune.MAX_LOST_NODES if lost else 0)
-    assert all(("with its node" in said) == lost for _, _, said, _ in driver.calls)
+    assert all(("with its node" in message) == lost for _, _, message, _ in driver.calls)
 
 
 def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synthetic_sweep, simple_curve) -> None:
@@ -200,7 +202,9 @@ def test_another_pack_is_handed_to_ray_when_one_has_ended() -> None:
     driver: Any = RecordingDriver("a", "b", "c", work="work")
     workers: Any = SimpleNamespace(count=2)
     searcher = PackSearcher(driver, workers)
-    assert [searcher.suggest(name) for name in ("t1", "t2")] == [{"pack_id": one, "work": "work"} for one in "ab"]
+    assert [searcher.suggest(name) for name in ("t1", "t2")] == [
+        {"pack_id": pack_id, "work": "work"} for pack_id in "ab"
+    ]
     assert searcher.suggest("t3") is None
     searcher.on_trial_complete("t1", error=True)
     assert searcher.suggest("t3") == {"pack_id": "c", "work": "work"}

@@ -54,7 +54,8 @@ class InMemory:
 
     def append_all(self, kind: str, entries: Sequence[Mapping[str, Any]]) -> list[Record]:
         lines = [
-            encode_record(Record(seq, 0.0, kind, dict(one))) for seq, one in enumerate(entries, start=len(self.lines))
+            encode_record(Record(seq, 0.0, kind, dict(fields)))
+            for seq, fields in enumerate(entries, start=len(self.lines))
         ]
         self.lines += lines
         return [decode_record(line[:-1]) for line in lines]
@@ -88,7 +89,9 @@ class Pool:
         self.driver = SweepDriver(self.spec, self.ledger, self.state, **given)
 
     def pack_members(self, waiting: Any) -> list[PlannedPack]:
-        self._examples |= {one.build_member(0).structural_key: one.build_member(0) for one, _ in waiting}
+        self._examples |= {
+            configuration.build_member(0).structural_key: configuration.build_member(0) for configuration, _ in waiting
+        }
         return SizedPacker(self._told, CAPACITY, work).pack_members(waiting)
 
     def repack_waiting(self, packs: Any, begun: Any, configurations: Any, room: WorkerPool) -> list[PlannedPack]:
@@ -186,7 +189,7 @@ def ended_once(pool: Pool, members: int) -> None:
     assert set(pool.trained.values()) == {1} and pool.trained.keys() == state.packs.keys()
     ended = Counter(member for pack in state.packs.values() if pack.status == "complete" for member in pack.members)
     assert len(ended) == members and set(ended.values()) == {1}
-    assert all(one.is_scored for one in state.configurations.values())
+    assert all(configuration.is_scored for configuration in state.configurations.values())
 
 
 @SLOW
@@ -197,9 +200,9 @@ def test_whoever_joins_leaves_or_dies_every_member_ends_once(data: st.DataObject
     pool = Pool(spec(seeds), tmp_path, data.draw(st.integers(1, 30), label="workers"), chance.random)
     for _ in range(data.draw(st.integers(0, 12), label="events")):
         time, number = chance.uniform(0, 1500), chance.choice([1, 5, 50])
-        one, some = chance.randrange(40), [chance.randrange(200) for _ in range(number)]
+        worker, lost = chance.randrange(40), [chance.randrange(200) for _ in range(number)]
         pool.at(
-            time, chance.choice([partial(pool.join, number), partial(pool.lose, one), partial(lose_all, pool, some)])
+            time, chance.choice([partial(pool.join, number), partial(pool.lose, worker), partial(lose_all, pool, lost)])
         )
     for _ in range(data.draw(st.integers(0, 2), label="killed drivers")):
         pool.at(chance.uniform(0, 1000), pool.begin_driver)
@@ -280,11 +283,9 @@ def test_a_resumed_sweep_is_repacked_for_the_present_workers(stage, played) -> N
     assert {len(state.packs[name].members) for name in repacking.new_ids} == {1}
     assert {begun.pack_id, saved.pack_id} < state.packs.keys()
     assert keyed(state).equals(keyed(whole))
-    assert staged.said[0] == describe_repackings([repacking])[0] and (
-        "packs repacked",
-        staged.said[0],
-    ) in make_status_rows(state)
-    assert staged.said[0] in summarize(state).notes
+    assert staged.messages[0] == describe_repackings([repacking])[0]
+    assert ("packs repacked", staged.messages[0]) in make_status_rows(state)
+    assert staged.messages[0] in summarize(state).notes
 
 
 def test_packs_that_continue_another_sweep_are_not_repacked(stage, monkeypatch) -> None:
@@ -332,15 +333,17 @@ def test_a_race_whose_packs_are_repacked_decides_alike_and_leaves_those_that_wai
     state = play(cut, lambda workers: workers, 8, tick=fewer)
     assert len(state.repackings) > 1 and len(state.packs) > len(whole.packs)
     assert set().union(*paused) <= state.packs.keys()
-    assert [(one.survivors, one.values) for one in state.rungs] == [(one.survivors, one.values) for one in whole.rungs]
-    assert [one.survivors for one in state.decisions] == [one.survivors for one in whole.decisions]
+    assert [(rung.survivors, rung.values) for rung in state.rungs] == [
+        (rung.survivors, rung.values) for rung in whole.rungs
+    ]
+    assert [decision.survivors for decision in state.decisions] == [decision.survivors for decision in whole.decisions]
     assert keyed(state).equals(keyed(whole))
     assert SweepState.load(cut.folder).packs == state.packs
 
 
 def test_waiting_packs_are_repacked_for_the_memory_of_nodes_that_join(stage) -> None:
     alike = ("space.training.batch_size=null", "search.configurations=6")
-    whole, one, on_gpus = stage("whole", *alike).play(), stage("one", *alike), stage("g", *alike, "resources.gpus=1")
+    whole, staged, on_gpus = stage("whole", *alike).play(), stage("one", *alike), stage("g", *alike, "resources.gpus=1")
     small = [2 * MIN_MEMBER_BYTES_GPU * count for count in (6, 3)]
 
     def smaller(driver: SweepDriver) -> None:
@@ -348,9 +351,9 @@ def test_waiting_packs_are_repacked_for_the_memory_of_nodes_that_join(stage) -> 
             driver.on_resize(1, small[1])
 
     packer = Packer(on_gpus.spec, Cluster(workers=1, bytes_per_worker=small[0], description=""))
-    state = one.play(packer=packer, tick=smaller)
+    state = staged.play(packer=packer, tick=smaller)
     assert sorted(len(pack.members) for pack in state.packs.values()) == [3, 3, 6]
     (repacking,) = state.repackings
     assert (len(repacking.old_ids), len(repacking.new_ids), repacking.workers) == (1, 2, 1)
-    assert one.said == describe_repackings([repacking])
+    assert staged.messages == describe_repackings([repacking])
     assert keyed(state).equals(keyed(whole))

@@ -32,10 +32,10 @@ def unfinished(tmp_path, synthetic_sweep, simple_curve):
 
 
 def test_it_ends_when_the_sweep_ends(unfinished):
-    shown, found = io.StringIO(), []
+    shown, states = io.StringIO(), []
     with Ledger.open(unfinished) as ledger:
         thread = threading.Thread(
-            target=lambda: found.append(follow_sweep(unfinished, Console(file=shown, width=300), poll_seconds=0.02))
+            target=lambda: states.append(follow_sweep(unfinished, Console(file=shown, width=300), poll_seconds=0.02))
         )
         thread.start()
         wait_for(lambda: "seeds 0/4" in shown.getvalue())
@@ -45,26 +45,26 @@ def test_it_ends_when_the_sweep_ends(unfinished):
             ledger.append("pack_end", pack_id=pack_id, status="complete", error=None, seconds=1.0 + number)
         ledger.append("end", status="complete", message="")
         thread.join()
-        assert [state.end_status for state in found] == ["complete"]
+        assert [state.end_status for state in states] == ["complete"]
         assert sorted(path.name for path in unfinished.iterdir()) == before
 
 
 def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
-    shown, found = io.StringIO(), []
+    shown, states = io.StringIO(), []
     console = Console(file=shown, width=300)
     assert follow_sweep(unfinished, console).end_status is None and not shown.getvalue()  # nobody runs it
     ledger = Ledger.open(unfinished)
     thread = threading.Thread(
-        target=lambda: found.append(follow_sweep(unfinished, console, poll_seconds=0.02, timeout=0.1))
+        target=lambda: states.append(follow_sweep(unfinished, console, poll_seconds=0.02, timeout=0.1))
     )
     thread.start()
     wait_for(shown.getvalue)
     time.sleep(0.5)
-    assert not found  # silent, and alive: the lock is held
+    assert not states  # silent, and alive: the lock is held
     assert summarize(SweepState.load(unfinished)).status == "running"
     ledger.close()  # as when the process is killed: without an end
     thread.join()
-    assert [state.end_status for state in found] == [None]
+    assert [state.end_status for state in states] == [None]
 
 
 def test_an_interrupt_ends_it_and_leaves_the_sweep_alone(lengthwise, unfinished):
@@ -73,8 +73,8 @@ def test_an_interrupt_ends_it_and_leaves_the_sweep_alone(lengthwise, unfinished)
         follower = lengthwise.start("status", unfinished, "--follow")
         assert "seeds 0/4" in follower.stdout.readline()
         os.kill(follower.pid, signal.SIGINT)
-        said, _ = follower.communicate()
-        assert follower.returncode == 130 and "no longer followed; the sweep continues" in said
+        output, _ = follower.communicate()
+        assert follower.returncode == 130 and "no longer followed; the sweep continues" in output
         assert (unfinished / LEDGER_FILE).read_bytes() == before
 
 
@@ -98,14 +98,16 @@ def test_the_time_left_follows_from_the_speed(tmp_path, synthetic_sweep, simple_
 
 def test_the_curve_of_the_leading_configuration_is_its_median(small_sweep):
     ((name, text),) = make_leading_curve_rows(small_sweep)
-    best = min(small_sweep.configurations.values(), key=lambda one: one.score)
+    best = min(small_sweep.configurations.values(), key=lambda configuration: configuration.score)
     curves = read_curves(small_sweep, final_only=True).astype({"config_id": str})
     mine = curves[
         (curves.config_id == best.config_id) & (curves.metric == "total_variation") & (curves.average == "ema")
     ]
     medians = mine.groupby("length").value.median()
     assert name == f"median of #{best.number}"
-    assert text == "total_variation (ema) by length: " + ", ".join(f"{at}: {one:#.3g}" for at, one in medians.items())
+    assert text == "total_variation (ema) by length: " + ", ".join(
+        f"{at}: {median:#.3g}" for at, median in medians.items()
+    )
     assert len(medians) == 11 and np.isfinite(medians).all()
 
 

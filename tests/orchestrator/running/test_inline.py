@@ -30,7 +30,7 @@ ONE = ("search.configurations=1", "seeds=1")
 
 
 def blas_threads() -> set[int]:
-    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
 @pytest.mark.slow
@@ -59,13 +59,13 @@ def test_a_pack_has_the_threads_of_a_worker_and_afterwards_all_is_as_before(stag
     assert seen == [(1, {1})] * 3 + [(other, {other})] * 3
     assert (torch.get_num_threads(), blas_threads(), signal.getsignal(signal.SIGUSR2)) == before
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
-    assert not [one for one in threading.enumerate() if one.name == "watchdog"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "watchdog"]
 
 
 def test_a_heartbeat_reaches_the_driver_and_the_display(stage):
     ticks, phases = [], []
-    one = stage("beats", *ONE)
-    one.play(watch=lambda driver: phases.append(next(iter(driver.running.values())).phase), tick=ticks.append)
+    staged = stage("beats", *ONE)
+    staged.play(watch=lambda driver: phases.append(next(iter(driver.running.values())).phase), tick=ticks.append)
     assert phases == ["evaluate"] * 3 and len(ticks) >= 6  # a heartbeat and an evaluation, three times
 
 
@@ -88,15 +88,15 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
-    found = Clock()
-    monkeypatch.setattr(watchdog, "time", found)
-    return found
+    clock = Clock()
+    monkeypatch.setattr(watchdog, "time", clock)
+    return clock
 
 
 @pytest.mark.slow
 def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(stage, in_packs, clock):
     """It is tried again as often as resources.retries says: what hung once need not hang again."""
-    one = stage("hanging", *ONE, "resources.retries=2", "resources.watchdog_seconds=7")
+    staged = stage("hanging", *ONE, "resources.retries=2", "resources.watchdog_seconds=7")
 
     def hang(pack_id: str, step: int) -> None:
         clock.now += 8
@@ -104,10 +104,10 @@ def test_a_pack_that_falls_silent_is_ended_and_given_up_and_the_driver_lives(sta
             time.sleep(0.001)
 
     in_packs(hang)
-    state = one.play()
+    state = staged.play()
     ((pack_id, error),) = state.failed_packs
     assert len(state.packs[pack_id].attempts) == 3
-    path = one.folder / "checkpoints" / f"{pack_id}.attempt-3.stuck.txt"
+    path = staged.folder / "checkpoints" / f"{pack_id}.attempt-3.stuck.txt"
     assert error == f"watchdog: no heartbeat for 7 s; stack traces in {path}"
     assert "in hang" in path.read_text()
     in_packs(lambda pack_id, step: None)
@@ -122,8 +122,8 @@ def test_a_breakpoint_may_take_longer_than_the_watchdog_waits(stage, in_packs, c
             return "continue\n"
 
     in_packs(lambda pack_id, step: pdb.Pdb(stdin=Keyboard(), stdout=io.StringIO()).set_trace() if step == 20 else None)
-    one = stage("debugged", *ONE, "resources.watchdog_seconds=7")
-    state = one.play()
+    staged = stage("debugged", *ONE, "resources.watchdog_seconds=7")
+    state = staged.play()
     assert [(pack.status, pack.attempts) for pack in state.packs.values()] == [("complete", [])]
 
 
@@ -135,15 +135,16 @@ def test_a_watchdog_waits_for_several_heartbeats_however_short_it_is(stage, in_p
 
 @pytest.mark.slow
 def test_a_driver_may_take_longer_than_the_watchdog_waits(stage, clock):
-    one = stage("patient", *ONE, "resources.watchdog_seconds=7")
-    state = one.play(during=lambda pack_id, step: clock.let(8))
-    assert [pack.status for pack in state.packs.values()] == ["complete"] and not list(one.folder.rglob("*.stuck.txt"))
+    staged = stage("patient", *ONE, "resources.watchdog_seconds=7")
+    state = staged.play(during=lambda pack_id, step: clock.let(8))
+    assert [pack.status for pack in state.packs.values()] == ["complete"]
+    assert not list(staged.folder.rglob("*.stuck.txt"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, played, monkeypatch, number):
     """It comes while the loss is differentiated: torch is left as it was, and the rest is what it would have been."""
-    whole, one, steps = played(), stage("signalled"), Counter()
+    whole, staged, steps = played(), stage("signalled"), Counter()
     task = type(MemberConfig.from_dict({**next(iter(whole.configurations.values())).resolved, "seed": 0}).task)
     original = task.loss
 
@@ -156,21 +157,21 @@ def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, played, monkeypat
 
     monkeypatch.setattr(task, "loss", loss)
     with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
-        one.play(hold_signals=interrupts.hold_signals)
+        staged.play(hold_signals=interrupts.hold_signals)
     assert steps["seen"] == 50 and torch.is_grad_enabled()
-    assert len([record for record in read_records(one.folder) if record.kind == "evaluation"]) == 2
-    assert read_curves(one.play()).equals(read_curves(whole))
+    assert len([record for record in read_records(staged.folder) if record.kind == "evaluation"]) == 2
+    assert read_curves(staged.play()).equals(read_curves(whole))
 
 
 def test_an_error_of_the_driver_is_not_the_death_of_a_pack(stage):
-    one = stage("broken driver", *ONE)
+    staged = stage("broken driver", *ONE)
 
     def broken(pack_id: str, step: int) -> None:
         raise ValueError("of the driver")
 
     with pytest.raises(ValueError, match="of the driver"):
-        one.play(during=broken)
-    assert not [record for record in read_records(one.folder) if record.kind in ("attempt", "pack_end")]
+        staged.play(during=broken)
+    assert not [record for record in read_records(staged.folder) if record.kind in ("attempt", "pack_end")]
 
 
 def test_resources_that_are_not_here_are_refused_before_anything_is_written(lengthwise, tiny, tmp_path):

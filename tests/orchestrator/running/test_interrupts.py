@@ -90,8 +90,8 @@ def test_a_signal_before_anything_is_written_says_so_and_a_second_one_ends_witho
 def test_a_signal_during_the_report_leaves_a_complete_sweep(signalled):
     done, folder = signalled(WHEN_TRAINED, signal.SIGINT)
     assert (done.returncode, done.stderr) == (130, "")
-    said = f"interrupted; training is complete; draw the report with: lengthwise report {folder}"
-    assert done.stdout.splitlines()[-1] == said
+    message = f"interrupted; training is complete; draw the report with: lengthwise report {folder}"
+    assert done.stdout.splitlines()[-1] == message
     assert SweepState.load(folder).end_status == "complete"
 
 

@@ -32,7 +32,7 @@ def runs_out(reporting, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int],
         began.append((len(states), snapshot.step if snapshot else 0))
         return snapshot, notices
 
-    def put(room: int, last: int) -> list[tuple[int, int]]:
+    def limit_memory(room: int, last: int) -> list[tuple[int, int]]:
         def limited(work: Any, evaluation: Any, record: Any) -> None:
             record(evaluation)
             if evaluation.step >= last and len(work.member_ids) > room:
@@ -43,7 +43,7 @@ def runs_out(reporting, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int],
         began.clear()
         return began
 
-    return put
+    return limit_memory
 
 
 def recorded_once(state: SweepState) -> None:
@@ -70,9 +70,9 @@ def test_halves_continue_from_the_newest_checkpoint(stage, played, runs_out, sav
     assert keyed(state).equals(keyed(whole))
     first = state.repackings[0]
     assert (first.shortage.members, len(first.new_ids), first.device, first.resumes_checkpoint) == (12, 2, "cpu", True)
-    assert staged.said[0] == describe_repacking(first) and "checkpoint" in staged.said[0] and began == starts
+    assert staged.messages[0] == describe_repacking(first) and "checkpoint" in staged.messages[0] and began == starts
     if starts[0] == (6, 0):
-        assert "has no usable state of" in staged.said[1] and "the pack starts from step 0" in staged.said[1]
+        assert "has no usable state of" in staged.messages[1] and "the pack starts from step 0" in staged.messages[1]
 
 
 def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, played, runs_out) -> None:
@@ -150,12 +150,14 @@ def test_with_workers_also_if_the_driver_is_killed(lengthwise, tiny, tmp_path):
     wait_for(lambda: len(records(folder, "evaluation")) >= 4, driver)
     os.kill(driver.pid, signal.SIGKILL)
     out, _ = driver.communicate()
-    (said,) = describe_repackings(SweepState.load(folder).repackings)
-    assert said in out
+    (sentence,) = describe_repackings(SweepState.load(folder).repackings)
+    assert sentence in out
     hold.unlink()
     done = lengthwise.process("resume", folder, "--set", "resources.scheduler=inline", **given)
     assert done.returncode == 0, done.stdout + done.stderr
     state = SweepState.load(folder)
     recorded_once(state)
-    assert curves(folder).equals(curves(tmp_path / "alone" / "tiny")) and said in lengthwise("status", folder).stdout
+    assert (
+        curves(folder).equals(curves(tmp_path / "alone" / "tiny")) and sentence in lengthwise("status", folder).stdout
+    )
     assert len(state.packs) == 2 and all(pack.replaced_pack_ids for pack in state.packs.values())

@@ -101,7 +101,9 @@ class Asked:
         monkeypatch.setattr(nodes, "list_living_nodes", lambda: [{"id": name, "GPU": 1.0} for name in self.memory])
         monkeypatch.setattr(nodes, "NodeAffinitySchedulingStrategy", lambda name, soft: name)
         monkeypatch.setattr(ray, "remote", self._remote)
-        monkeypatch.setattr(ray, "wait", lambda answers, **more: ([one for one in answers if self.memory[one]], []))
+        monkeypatch.setattr(
+            ray, "wait", lambda answers, **more: ([answer for answer in answers if self.memory[answer]], [])
+        )
         monkeypatch.setattr(ray, "get", lambda name: [self.memory[name]])
         monkeypatch.setattr(ray, "cancel", lambda name, force: None)
 

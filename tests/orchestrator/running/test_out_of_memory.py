@@ -43,20 +43,20 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
         before = SimpleNamespace(report=reporter.report, progress=reporter.progress, notice=reporter.notice)
         original(work, SimpleNamespace(**vars(before), report_environment=report_environment))
 
-    def put(members: int) -> list[int]:
+    def limit_packs(members: int) -> list[int]:
         most[0] = members
         tried.clear()
         return tried
 
     monkeypatch.setattr(inline, "train_pack", train_pack)
-    return put
+    return limit_packs
 
 
 def play(stage: Any, memory: float = MEMORY, **more: Any) -> SweepState:
     """Run a sweep to its end in this process, with packs cut for a worker of so much memory."""
     cluster = Cluster(workers=1, bytes_per_worker=memory, description="pretended")
     repackings = SweepState.load(stage.folder).repackings
-    packer = Packer(stage.spec, cluster, [one.shortage for one in repackings if one.shortage])
+    packer = Packer(stage.spec, cluster, [repacking.shortage for repacking in repackings if repacking.shortage])
     return stage.play(packer=packer, **more)
 
 
@@ -67,19 +67,19 @@ def test_a_pack_is_halved_until_it_fits_and_the_curves_stay_the_same(stage, play
     halved, tried = stage("halved", *ALIKE, "resources.pack=auto"), room(4)
     state = play(halved)
     assert tried == [12, 6, 3, 3, 3, 3] and not state.failed_packs
-    assert all(found.is_scored for found in state.configurations.values())
+    assert all(configuration.is_scored for configuration in state.configurations.values())
     assert keyed(state).equals(keyed(whole))
     first, second = state.repackings
     assert (len(first.old_ids), len(first.new_ids), len(second.old_ids), len(second.new_ids)) == (1, 2, 2, 4)
     assert (first.shortage.members, second.shortage.members, {first.device, second.device}) == (12, 6, {"cpu"})
-    assert halved.said == [describe_repacking(first), describe_repacking(second)]
+    assert halved.messages == [describe_repacking(first), describe_repacking(second)]
     assert set(describe_repackings(state.repackings)) <= set(summarize(state).notes)
     assert SweepState.load(halved.folder).repackings == state.repackings
     assert not [record for record in read_records(halved.folder) if record.kind == "attempt"]
 
 
 def test_what_fitted_is_remembered_for_later_packs_and_when_the_sweep_is_resumed(stage, room) -> None:
-    one = stage("one", *ALIKE, "search.configurations=4", "search.sampler=tpe", "search.startup=2")
+    staged = stage("one", *ALIKE, "search.configurations=4", "search.sampler=tpe", "search.startup=2")
 
     def stop(driver: SweepDriver) -> None:
         if any(pack.status == "complete" for pack in driver.state.packs.values()):
@@ -87,11 +87,12 @@ def test_what_fitted_is_remembered_for_later_packs_and_when_the_sweep_is_resumed
 
     tried = room(2)
     with pytest.raises(KeyboardInterrupt):
-        play(one, tick=stop)
+        play(staged, tick=stop)
     assert tried[0] > 2 and tried.count(2) and not any(size > 2 for size in tried[tried.index(2) :])
     tried = room(2)
-    state = play(one)
-    assert set(tried) == {2} and len(state.draws) == 4 and all(one.is_scored for one in state.configurations.values())
+    state = play(staged)
+    assert set(tried) == {2} and len(state.draws) == 4
+    assert all(configuration.is_scored for configuration in state.configurations.values())
 
 
 @pytest.mark.slow
@@ -100,8 +101,8 @@ def test_a_sweep_that_is_extended_begins_with_packs_that_fit(lengthwise, tiny, t
     tried = room(1)
     done = lengthwise("run", tiny, "--storage", tmp_path, *words)
     assert done.returncode == 0 and tried == [2, 1, 1], done.stdout
-    (said,) = describe_repackings(SweepState.load(tmp_path / "tiny").repackings)
-    assert said in done.stdout and said in lengthwise("status", tmp_path / "tiny").stdout
+    (sentence,) = describe_repackings(SweepState.load(tmp_path / "tiny").repackings)
+    assert sentence in done.stdout and sentence in lengthwise("status", tmp_path / "tiny").stdout
     tried = room(1)
     done = lengthwise("extend", tmp_path / "tiny", "--seeds", "5")
     assert done.returncode == 0 and tried == [1, 1, 1], done.stdout
@@ -120,12 +121,12 @@ def test_the_most_members_follow_the_memory_of_a_worker() -> None:
 
 
 def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
-    one = stage("one", *ALIKE)
+    staged = stage("one", *ALIKE)
     room(12)
-    with Ledger.open(one.folder) as ledger:
-        state = SweepState.load(one.folder)
-        packer = Packer(one.spec, Cluster(workers=1, bytes_per_worker=MEMORY, description=""))
-        driver = SweepDriver(one.spec, ledger, state, packer=packer)
+    with Ledger.open(staged.folder) as ledger:
+        state = SweepState.load(staged.folder)
+        packer = Packer(staged.spec, Cluster(workers=1, bytes_per_worker=MEMORY, description=""))
+        driver = SweepDriver(staged.spec, ledger, state, packer=packer)
         pack_id, _ = driver.take_next_pack() or ("", "")
         driver.on_hand_out(pack_id)
         assert not driver.repack_after_shortage(pack_id, "no room")  # before the worker has said where it runs
@@ -134,7 +135,7 @@ def test_a_pack_that_died_before_may_be_halved(stage, room) -> None:
         assert driver.repack_after_shortage(pack_id, "no room")
         assert len(driver.queue) == 2 and pack_id not in state.packs and not driver.running
         assert state.repackings[-1].device == "NVIDIA H100" and state.repackings[-1].out_of_memory_id == pack_id
-    assert SweepState.load(one.folder).packs == state.packs
+    assert SweepState.load(staged.folder).packs == state.packs
 
 
 def test_a_local_worker_that_ran_out_of_memory_gets_the_next_pack() -> None:
@@ -169,9 +170,9 @@ def test_under_ray_the_worker_ends_and_tune_does_not_try_again() -> None:
 
     recorder = TuneEventCallback(Driver(), None, Retries(2))  # type: ignore[arg-type]
     large, single = trial("large"), trial("single")
-    for one in (large, single):
+    for tune_trial in (large, single):
         death = {"message": "no room", "trace": None, "retry": "once", "out_of_memory": True}
-        recorder.on_trial_result(0, [], one, {"messages": [], "death": death})
-        recorder.on_trial_error(0, [], one)
+        recorder.on_trial_result(0, [], tune_trial, {"messages": [], "death": death})
+        recorder.on_trial_error(0, [], tune_trial)
     assert (large.max_failures, single.max_failures) == (0, 2)
     assert calls == [("large", "no room"), ("single", "no room"), ("single", "failed")]

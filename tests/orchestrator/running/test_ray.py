@@ -23,16 +23,16 @@ TIMES = ("seconds", "provenance", "environment", "environment_in_full")  # Ray s
 
 def story(folder: Path) -> dict[Any, list[str]]:
     """Of every pack its records in order, and the others in order; without times and without where it ran."""
-    found = defaultdict(list)
+    texts = defaultdict(list)
     for record in read_records(folder):
         fields = {key: value for key, value in record.fields.items() if key not in TIMES}
         if record.kind == "sweep":
             fields["spec"] = {**fields["spec"], "resources": None}
         text = json.dumps([record.kind, fields], sort_keys=True, default=str).replace(str(folder), "FOLDER")
-        found[fields.get("pack_id")].append(text)
-    found["scores"] = sorted(text for text in found[None] if text.startswith('["score"'))  # in the order packs ended
-    found[None] = [text for text in found[None] if text not in found["scores"]]
-    return found
+        texts[fields.get("pack_id")].append(text)
+    texts["scores"] = sorted(text for text in texts[None] if text.startswith('["score"'))  # in the order packs ended
+    texts[None] = [text for text in texts[None] if text not in texts["scores"]]
+    return texts
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_ray_and_inline_leave_the_same_ledger_and_the_same_curves(lengthwise, ti
     dying, living = (
         pack.pack_id
         for pack in Packer(spec, describe_process()).pack_members(
-            [(one, spec.seeds) for one in build_first_generation(spec)]
+            [(configuration, spec.seeds) for configuration in build_first_generation(spec)]
         )
     )
     folders = {name: tmp_path / name / "tiny" for name in ("ray", "inline")}

@@ -31,18 +31,18 @@ def test_the_driver_is_killed_resumed_and_terminated(lengthwise, long_sweep, tmp
     environment = {**temp, **dict.fromkeys(SECRETS, "s3cret/w0rd")}
     driver = long_sweep.start(lengthwise, *long_sweep.words("killed", ON_RAY), **environment)
     wait_for(lambda: records(folder, "evaluation"), driver)
-    of_ray = [one for one in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(one)]
-    (session,) = [Path(one.environ()[MARK]) for one in of_ray if one.name() == "raylet"]
+    of_ray = [process for process in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(process)]
+    (session,) = [Path(process.environ()[MARK]) for process in of_ray if process.name() == "raylet"]
     named = with_words(driver.pid, "ray::")
-    words = " ".join(" ".join(one.cmdline()) for one in named)
+    words = " ".join(" ".join(process.cmdline()) for process in named)
     assert session.exists() and "ray::ImplicitFunc" in words and "ray::DashboardAgent" in words
     files = [path for path in session.rglob("*") if path.is_file()]
     assert any(path.name == "runtime_env_agent.log" for path in files)
     assert not [path for path in files if b"s3cret/w0rd" in path.read_bytes()]
-    for one in named:
-        one.suspend()  # it does not see that its Ray is dead
+    for process in named:
+        process.suspend()  # it does not see that its Ray is dead
     kill(driver)
-    wait_for(lambda: not any(is_of_ray(one) for one in of_ray) and not session.exists())
+    wait_for(lambda: not any(is_of_ray(process) for process in of_ray) and not session.exists())
     assert not records(folder, "end")
     finished = {record.fields["pack_id"] for record in records(folder, "pack_end")}
     known = len(records(folder, "evaluation"))
@@ -52,16 +52,16 @@ def test_the_driver_is_killed_resumed_and_terminated(lengthwise, long_sweep, tmp
     driver = long_sweep.start(lengthwise, "resume", str(folder), **temp)
     evaluation = wait_for(lambda: records(folder, "evaluation")[known:], driver)[0]
     kill_worker(evaluation.fields["pack_id"], worker_with, folder, driver)
-    frozen = [one for one in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(one)]
-    assert any(one.name() == "raylet" for one in frozen) and any(one.name() == "gcs_server" for one in frozen)
+    frozen = [process for process in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(process)]
+    assert {"raylet", "gcs_server"} <= {process.name() for process in frozen}
     try:
-        for one in frozen:
-            one.suspend()
+        for process in frozen:
+            process.suspend()
         os.kill(driver.pid, signal.SIGTERM)
         (end,) = wait_for(lambda: records(folder, "end"), driver)
     finally:
-        for one in frozen:
-            one.resume()
+        for process in frozen:
+            process.resume()
     out, err = driver.communicate()
     assert end.fields["status"] == "interrupted" and driver.returncode == 130, err
     assert "a local Ray with " in out and f"lengthwise resume {folder}" in out and "Traceback" not in out + err

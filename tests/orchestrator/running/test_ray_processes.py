@@ -59,9 +59,9 @@ def driver() -> Iterator[tuple[subprocess.Popen[str], Path, psutil.Process, psut
         try:
             yield process, Path(folder), standing, guardian
         finally:
-            for one in (process, standing, guardian):
-                if one.poll() is None if isinstance(one, subprocess.Popen) else one.is_running():
-                    one.kill()
+            for child in (process, standing, guardian):
+                if child.poll() is None if isinstance(child, subprocess.Popen) else child.is_running():
+                    child.kill()
 
 
 def has_ended(process: psutil.Process) -> bool:

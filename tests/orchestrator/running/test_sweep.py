@@ -37,18 +37,20 @@ def test_every_member_is_trained_and_every_configuration_scored_once(played):
     kinds = Counter(record.kind for record in read_records(state.folder))
     assert kinds == {"sweep": 1, "configuration": 4, "pack": 3, "evaluation": 9, "pack_end": 3, "score": 4}
     assert all(
-        member.status == "complete" for found in state.configurations.values() for member in found.members.values()
+        member.status == "complete"
+        for configuration in state.configurations.values()
+        for member in configuration.members.values()
     )
     curves = read_curves(state, final_only=True)
     objective = read_objective(state.spec)
     again = score_configurations(score_members(curves, objective), objective)
-    assert {name: one.median for name, one in again.items()} == scores(state)
+    assert {name: score.median for name, score in again.items()} == scores(state)
 
 
 def test_configurations_that_were_just_built_are_planned_as_they_are(stage, monkeypatch):
-    def planned(one):
+    def planned(staged):
         kinds = ("configuration", "pack", "score")
-        return [(record.kind, record.fields) for record in read_records(one.folder) if record.kind in kinds]
+        return [(record.kind, record.fields) for record in read_records(staged.folder) if record.kind in kinds]
 
     plain, given = stage("drawn", "training.steps=1"), stage("given", "training.steps=1")
     plain.play()
@@ -63,14 +65,14 @@ def test_configurations_that_were_just_built_are_planned_as_they_are(stage, monk
 
 
 def test_an_evaluation_is_recorded_before_the_worker_goes_on(stage):
-    one = stage("order")
+    staged = stage("order")
     seen = []
 
     def during(pack_id: str, step: int) -> None:
-        last = read_records(one.folder)[-1]
+        last = read_records(staged.folder)[-1]
         seen.append((last.kind, last.fields["pack_id"], last.fields["step"]) == ("evaluation", pack_id, step))
 
-    one.play(during=during)
+    staged.play(during=during)
     assert len(seen) == 9 and all(seen)
 
 
@@ -81,33 +83,33 @@ def test_a_death_after_any_record_changes_nothing(stage, played):
     whole = played(*short)
     wanted = read_curves(whole)
     for count in range(1, len(ledger_lines(whole.folder)) + 1):
-        one = stage(f"cut-{count}", *short)
-        copy_cut(whole.folder, one.folder, count)
-        ended = [r.fields for r in read_records(one.folder) if r.kind == "pack_end" or r.fields.get("final")]
+        staged = stage(f"cut-{count}", *short)
+        copy_cut(whole.folder, staged.folder, count)
+        ended = [r.fields for r in read_records(staged.folder) if r.kind == "pack_end" or r.fields.get("final")]
         complete = {fields["pack_id"] for fields in ended}
         trained = set()
-        state = one.play(during=lambda pack_id, step, trained=trained: trained.add(pack_id))
+        state = staged.play(during=lambda pack_id, step, trained=trained: trained.add(pack_id))
         assert read_curves(state).equals(wanted), f"after {count} records"
-        kinds = Counter(record.kind for record in read_records(one.folder))
+        kinds = Counter(record.kind for record in read_records(staged.folder))
         assert kinds == {"sweep": 1, "configuration": 4, "pack": 3, "evaluation": 9, "pack_end": 3, "score": 4}
         assert not trained & complete and not state.conflicts
 
 
 def test_a_death_during_training_costs_at_most_a_checkpoint_interval(stage, played):
-    one = stage("killed")
+    staged = stage("killed")
 
     def die(pack_id: str, step: int) -> None:
         if step == 40:
             raise Died
 
     with pytest.raises(Died):
-        one.play(during=die)
+        staged.play(during=die)
     steps = []
-    state = one.play(during=lambda pack_id, step: steps.append((pack_id, step)))
-    first = read_records(one.folder)[5].fields["pack_id"]
+    state = staged.play(during=lambda pack_id, step: steps.append((pack_id, step)))
+    first = read_records(staged.folder)[5].fields["pack_id"]
     # the checkpoint after step 30 carries the evaluation of step 20; 40 is done again, and not recorded twice
     assert [step for pack_id, step in steps if pack_id == first] == [20, 40, 60]
-    evaluations = [r.fields for r in read_records(one.folder) if r.kind == "evaluation"]
+    evaluations = [r.fields for r in read_records(staged.folder) if r.kind == "evaluation"]
     assert Counter((fields["pack_id"], fields["step"]) for fields in evaluations).most_common(1)[0][1] == 1
     assert read_curves(state).equals(read_curves(played()))
 
@@ -149,9 +151,11 @@ def test_tpe_waits_for_a_generation_and_survives_a_restart(stage):
 
 def test_a_configuration_whose_seeds_all_diverge_fails_and_the_sweep_goes_on(stage):
     rates = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
-    one = stage("diverging", rates, "search.configurations=null", "search.sampler=grid")
-    state = one.play()
-    good, bad = sorted(state.configurations.values(), key=lambda found: found.values["training.learning_rate"])
+    staged = stage("diverging", rates, "search.configurations=null", "search.sampler=grid")
+    state = staged.play()
+    good, bad = sorted(
+        state.configurations.values(), key=lambda configuration: configuration.values["training.learning_rate"]
+    )
     assert [member.status for member in bad.members.values()] == ["failed", "failed"]
     assert all(member.failed_at >= 0 for member in bad.members.values())
     assert bad.is_scored and bad.score is None
@@ -161,7 +165,7 @@ def test_a_configuration_whose_seeds_all_diverge_fails_and_the_sweep_goes_on(sta
 
 
 def test_a_pack_that_is_given_up_fails_its_members_only(stage, in_packs):
-    one, victims = stage("given up", pack=2), []
+    staged, victims = stage("given up", pack=2), []
 
     def die(pack_id: str, step: int) -> None:  # after an evaluation, whose values are not a result
         victims.append(pack_id)
@@ -169,20 +173,20 @@ def test_a_pack_that_is_given_up_fails_its_members_only(stage, in_packs):
             raise AttributeError("no such thing")
 
     in_packs(die)
-    state = one.play()
+    state = staged.play()
     given_up, *others = state.packs.values()
     assert given_up.status == "failed" and {pack.status for pack in others} == {"complete"}
     assert len(given_up.attempts) == 2  # an exception comes again: it is tried once more, whatever resources.retries is
     for error in given_up.attempts:
         assert re.fullmatch(r"AttributeError: no such thing \(.*test_sweep\.py:\d+\)", error)
     failed = {config_id for config_id, _ in given_up.members}
-    assert {name for name, found in state.configurations.items() if found.score is None} == failed
-    assert any("retrying" in text for text in one.said)
-    assert any("failed after 2 attempts" in text for text in one.said)
+    assert {name for name, configuration in state.configurations.items() if configuration.score is None} == failed
+    assert any("retrying" in text for text in staged.messages)
+    assert any("failed after 2 attempts" in text for text in staged.messages)
 
 
 def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_died(stage, played, in_packs):
-    whole, one, victims = played(), stage("retried", "resources.retries=0", pack=2), []
+    whole, staged, victims = played(), stage("retried", "resources.retries=0", pack=2), []
 
     def die(pack_id: str, step: int) -> None:
         victims.append(pack_id)
@@ -190,42 +194,42 @@ def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_die
             raise AttributeError("no such thing")
 
     in_packs(die)
-    died = one.play()
+    died = staged.play()
     ((pack_id, error),) = died.failed_packs
     assert pack_id == victims[0] and "AttributeError" in error and len(died.packs[pack_id].attempts) == 1
     status = dict(make_status_rows(died))
     assert "crashed" in status["seeds failed"] and "AttributeError" in status["crashed"]
     kept = {name: score for name, score in scores(died).items() if score is not None}
-    with Ledger.open(one.folder) as ledger:
+    with Ledger.open(staged.folder) as ledger:
         ledger.append("retry", pack_ids=[pack_id])
     in_packs(lambda pack_id, step: None)
     trained = []
-    state = one.play(during=lambda pack_id, step: trained.append(pack_id))
+    state = staged.play(during=lambda pack_id, step: trained.append(pack_id))
     assert set(trained) == {pack_id} and not state.failed_packs and not state.conflicts
     assert read_curves(state).equals(read_curves(whole))
     assert kept.items() <= scores(state).items() and scores(state) == scores(whole)
 
 
-def play_measured(one, **settings):
+def play_measured(staged, **settings):
     """Play a sweep and return its state and the rows of its progress after every evaluation."""
-    meter, rows = SpeedMeter(SweepState.load(one.folder)), []
-    return one.play(
+    meter, rows = SpeedMeter(SweepState.load(staged.folder)), []
+    return staged.play(
         watch=lambda driver: rows.append(dict(meter.make_rows(driver.state, driver.running))), **settings
     ), rows
 
 
 def test_duplicates_are_trained_once(stage):
     space = "space={training.batch_size: {choice: [8, 16]}}"
-    one = stage("duplicates", space, "search.configurations=5")
-    state, rows = play_measured(one)
+    staged = stage("duplicates", space, "search.configurations=5")
+    state, rows = play_measured(staged)
     assert {row["configurations"].partition("/")[2] for row in rows} == {"2"}
     assert len(state.draws) == 5 and len(state.configurations) == 2
     assert sum(len(pack.members) for pack in state.packs.values()) == 4
-    assert sum(record.kind == "score" for record in read_records(one.folder)) == 2
+    assert sum(record.kind == "score" for record in read_records(staged.folder)) == 2
 
 
 def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_counted(stage, played, monkeypatch):
-    one = stage("full")
+    staged = stage("full")
     real, written = ledger_module._write_all, Counter()
 
     def full(descriptor: int, content: bytes) -> None:
@@ -237,40 +241,40 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_counted(stage, play
 
     monkeypatch.setattr(ledger_module, "_write_all", full)
     with pytest.raises(LedgerError, match=r"events\.jsonl: cannot be written: No space left on device"):
-        one.play()
+        staged.play()
     monkeypatch.undo()
-    before = read_records(one.folder)
+    before = read_records(staged.folder)
     assert len(before) == 1 + written["records"] > 1
-    assert read_curves(one.play()).equals(read_curves(played()))
+    assert read_curves(staged.play()).equals(read_curves(played()))
 
 
 def test_curves_that_cannot_be_written_are_not_recorded(stage, monkeypatch):
-    one = stage("no curves")
+    staged = stage("no curves")
 
     def full(*arguments):
-        raise LedgerError(f"{one.folder}/curves/x.parquet: cannot be written: No space left on device")
+        raise LedgerError(f"{staged.folder}/curves/x.parquet: cannot be written: No space left on device")
 
     monkeypatch.setattr(driver_module.curve_store, "write_part", full)
     with pytest.raises(LedgerError, match="cannot be written"):
-        one.play()
-    assert not [record for record in read_records(one.folder) if record.kind == "evaluation"]
+        staged.play()
+    assert not [record for record in read_records(staged.folder) if record.kind == "evaluation"]
 
 
 def test_a_truncated_checkpoint_gives_way_to_the_one_before(stage, played):
-    one = stage("truncated")
+    staged = stage("truncated")
 
     def die(pack_id: str, step: int) -> None:
         if step == 60:
             raise Died
 
     with pytest.raises(Died):
-        one.play(during=die)
-    newest = sorted(one.folder.glob("checkpoints/*/step-*.ckpt"))[-1]
+        staged.play(during=die)
+    newest = sorted(staged.folder.glob("checkpoints/*/step-*.ckpt"))[-1]
     newest.write_bytes(newest.read_bytes()[:-7])
     # step 60 stands in the ledger: without its records the pack has to train again
-    cut_ledger(one.folder, -1)
-    state = one.play()
-    assert any(str(newest) in text for text in one.said)
+    cut_ledger(staged.folder, -1)
+    state = staged.play()
+    assert any(str(newest) in text for text in staged.messages)
     assert read_curves(state).equals(read_curves(played()))
 
 
@@ -280,8 +284,8 @@ def heartbeat(driver, pack_id, phase, step, rate):
 
 
 def test_the_meter_counts_steps_between_evaluations(stage):
-    one = stage("between", pack=2)
-    meter, rows = SpeedMeter(SweepState.load(one.folder)), []
+    staged = stage("between", pack=2)
+    meter, rows = SpeedMeter(SweepState.load(staged.folder)), []
 
     def watch(driver: driver_module.SweepDriver) -> None:
         (pack_id,) = driver.running
@@ -291,19 +295,19 @@ def test_the_meter_counts_steps_between_evaluations(stage):
             raise Died
 
     with pytest.raises(Died):
-        one.play(watch=watch)
+        staged.play(watch=watch)
     (row,) = rows  # of 480 steps 2 * 50 are done
     assert (row["steps"], row["phase"]) == ("21 %, 1,070 per second", "training")
 
 
 def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     """At the speed that packs measure, of the pack that comes to it first; afterwards no more."""
-    one, state = stage("first"), SweepState.load(stage("second").folder)
+    staged, state = stage("first"), SweepState.load(stage("second").folder)
     with Ledger.open(state.folder) as ledger:
         before = dict(SpeedMeter(state).make_rows(state, {}))
         assert (before["packs"], before["steps"], before["time left"]) == ("-", "-", "-")
         driver = driver_module.SweepDriver(
-            one.spec, ledger, state, packer=Packer(one.spec, inline.describe_process(0.0))
+            staged.spec, ledger, state, packer=Packer(staged.spec, inline.describe_process(0.0))
         )
         pack_id, _ = driver.take_next_pack()
         driver.on_hand_out(pack_id)
@@ -312,7 +316,7 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
         for phase, step, text in (("train", 5, "begins in about 15 s"), ("evaluate", 20, "under way")):
             heartbeat(driver, pack_id, phase, step, members)
             assert dict(meter.make_rows(driver.state, driver.running))["first evaluation"] == text
-    assert not any("first evaluation" in row for row in play_measured(one)[1])
+    assert not any("first evaluation" in row for row in play_measured(staged)[1])
 
 
 def test_a_pack_that_fails_before_an_evaluation_took_the_time_of_its_last_heartbeat(stage):
@@ -352,8 +356,8 @@ def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stag
 def test_the_table_has_the_seeds_that_stopped_early_where_they_may(stage, sets: tuple[str, ...]):
     """All stop at their first evaluation."""
     texts = [row.get("seeds stopped early") for row in play_measured(stage("stopping", *sets))[1]]
-    found = [int(text) for text in texts if text is not None]
-    assert found == sorted(found) and len(set(found)) > 1 if sets else not found
+    steps = [int(text) for text in texts if text is not None]
+    assert steps == sorted(steps) and len(set(steps)) > 1 if sets else not steps
 
 
 def test_the_meter_counts_what_is_done_and_what_is_left(stage):
@@ -362,5 +366,7 @@ def test_the_meter_counts_what_is_done_and_what_is_left(stage):
     assert [row["steps"].partition(",")[0] for row in rows] == shares
     assert rows[-1]["packs"] == "3/4, 1 running" and rows[0]["best so far"] == "none yet"
     best = find_best_configuration(state)
-    assert rows[-1]["best so far"] in {f"{one.score:#.3g} (#{one.number})" for one in state.configurations.values()}
+    assert rows[-1]["best so far"] in {
+        f"{configuration.score:#.3g} (#{configuration.number})" for configuration in state.configurations.values()
+    }
     assert dict(SpeedMeter(state).make_rows(state, {}))["best so far"].endswith(f"(#{best.number})")

@@ -48,12 +48,12 @@ def test_it_starts_anew_when_it_hears_something_and_sleeps_while_the_worker_wait
 
     pretended, path = PretendedFaulthandler(), tmp_path / "stuck.txt"
     monkeypatch.setattr(watchdog, "faulthandler", pretended)
-    with Watchdog(9.0, path) as one:
+    with Watchdog(9.0, path) as watcher:
         assert pretended.deadline == 9.0 and path.exists()
         pretended.now = 5.0
-        one.beat()
+        watcher.beat()
         assert pretended.deadline == 14.0
-        with one.paused():
+        with watcher.paused():
             assert pretended.deadline is None
             pretended.now = 50.0
         assert pretended.deadline == 59.0

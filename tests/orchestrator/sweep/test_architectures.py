@@ -38,10 +38,8 @@ def sweep(space: str, model: str = "") -> SweepSpec:
 
 
 def built(spec: SweepSpec) -> list[dict]:
-    return [
-        one.resolved["model"]
-        for one in make_configurations(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
-    ]
+    draws = [(draw.number, draw.values) for draw in draw_sample(spec, 50)]
+    return [configuration.resolved["model"] for configuration in make_configurations(spec, draws)]
 
 
 def test_whole_sections_are_the_models(tmp_path: Path) -> None:
@@ -54,9 +52,9 @@ def test_whole_sections_are_the_models(tmp_path: Path) -> None:
         values = {"attention_only": "width: 8, value_width: 4", "lstm": "width: 8"}[name]
         alone = sweep("", f"model: {{name: {name}, {values}}}\n").model_copy(update={"name": name})
         assert run_sweep(alone, tmp_path, Console(quiet=True)).exit_code == 0
-        own = pd.read_parquet(tmp_path / name / "curves.parquet").drop(columns=["number"])
+        single = pd.read_parquet(tmp_path / name / "curves.parquet").drop(columns=["number"])
         both = curves[curves["number"] == number].drop(columns=["number", "model"])
-        assert both.astype(object).reset_index(drop=True).equals(own.astype(object).reset_index(drop=True))
+        assert both.astype(object).reset_index(drop=True).equals(single.astype(object).reset_index(drop=True))
     page = (tmp_path / "architectures" / "report.csv").read_text().splitlines()
     assert "model" in page[0].split(",")
 
@@ -76,8 +74,8 @@ def test_the_columns_are_called_model_and_show_names(short_text: Any, tmp_path: 
 
 def test_names_alone_and_keys_of_one_of_them() -> None:
     condition = ", model.value_width: {grid: [4, 8], when: {model.name: attention_only}}}"
-    assert [one["name"] for one in built(sweep(NAMES))] == ["attention_only", "lstm"]
-    assert [one.get("value_width") for one in built(sweep(NAMES[:-1] + condition, "model: {width: 8}\n"))] == [
+    assert [model["name"] for model in built(sweep(NAMES))] == ["attention_only", "lstm"]
+    assert [model.get("value_width") for model in built(sweep(NAMES[:-1] + condition, "model: {width: 8}\n"))] == [
         4,
         8,
         None,
@@ -87,7 +85,7 @@ def test_names_alone_and_keys_of_one_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("space", "model", "said"),
+    ("space", "model", "message"),
     [
         (
             NAMES,
@@ -110,18 +108,19 @@ def test_names_alone_and_keys_of_one_of_them() -> None:
         ("space: {model.width: {grid: [4, 8]}}", "", "model: is missing"),
     ],
 )
-def test_what_is_wrong_is_said_at_its_place(space: str, model: str, said: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_at_its_place(space: str, model: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(SWEEP.replace("MODEL\n", model).replace("SPACE", space))
     with pytest.raises(SweepFileError) as caught:
         summarize_sample(load_checked(file))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_changed_default_is_written_into_a_listed_section(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = sweep(SECTIONS)
-    recorded = make_configurations(spec, [(one.number, one.values) for one in draw_sample(spec, 50)])
+    recorded = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
     monkeypatch.setattr(
-        "orchestrator.plan.recorded_configurations.find_changed_defaults", lambda spec, one: {"model.norm": "pre"}
+        "orchestrator.plan.recorded_configurations.find_changed_defaults",
+        lambda spec, configuration: {"model.norm": "pre"},
     )
     assert list_recorded_values(spec, recorded)[0]["model"]["norm"] == "pre"

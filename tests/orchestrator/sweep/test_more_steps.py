@@ -82,15 +82,15 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The steps from which packs have started, 0 for those without a state."""
-    found: list[int] = []
+    steps: list[int] = []
 
     def join(*arguments: Any, **more: Any) -> Any:
         snapshot, notices = start_checkpoints.join_checkpoints(*arguments, **more)
-        found.append(snapshot.step if snapshot else 0)
+        steps.append(snapshot.step if snapshot else 0)
         return snapshot, notices
 
     monkeypatch.setattr(loop, "join_checkpoints", join)
-    return found
+    return steps
 
 
 @pytest.mark.slow
@@ -182,11 +182,15 @@ def test_members_that_a_race_left_out_start_from_step_0_in_packs_of_their_own(
     tmp_path: Path, long: Path, joined
 ) -> None:
     folder = run(tmp_path, "search.racing={first: 2, keep: 0.5}", "space.training.batch_size=null", "resources.pack=3")
-    lost = [one for one in SweepState.load(folder).configurations.values() if 2 not in one.members]
+    lost = [
+        configuration
+        for configuration in SweepState.load(folder).configurations.values()
+        if 2 not in configuration.members
+    ]
     assert not [line for line in plan(top=1)(SweepState.load(folder)).messages if line.startswith("note:")]
-    assert extend_steps(folder, said := Console(file=io.StringIO(), record=True, width=300), plan()).exit_code == 0
+    assert extend_steps(folder, console := Console(file=io.StringIO(), record=True, width=300), plan()).exit_code == 0
     note = f"note: 1 of 6 members start from step 0: #{lost[0].number} were eliminated before the race had all seeds"
-    assert len(lost) == 1 and note in said.export_text()
+    assert len(lost) == 1 and note in console.export_text()
     state = SweepState.load(tmp_path / "few-steps-11")
     packs = [sorted({seed for _, seed in pack.members}) for pack in state.packs.values()]
     assert sorted(packs) == [[0, 1], [0, 1, 2], [2]]
@@ -195,11 +199,11 @@ def test_members_that_a_race_left_out_start_from_step_0_in_packs_of_their_own(
 
 
 @pytest.mark.parametrize(
-    ("lost", "steps", "said"), [(True, 11, "no checkpoints: not written"), (False, 6, "already has 6 steps")]
+    ("lost", "steps", "message"), [(True, 11, "no checkpoints: not written"), (False, 6, "already has 6 steps")]
 )
-def test_what_cannot_be_continued_is_refused(tmp_path: Path, done: Path, lost: bool, steps: int, said: str) -> None:
+def test_what_cannot_be_continued_is_refused(tmp_path: Path, done: Path, lost: bool, steps: int, message: str) -> None:
     shutil.copytree(done, tmp_path / "few", ignore=shutil.ignore_patterns("*.ckpt") if lost else None)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         plan_more_steps(SweepState.load(tmp_path / "few"), steps)
     assert [path.name for path in tmp_path.iterdir()] == ["few"]
 
@@ -225,10 +229,10 @@ def test_configurations_that_differ_in_their_steps_alone_are_refused_together(tm
 def test_seeds_that_not_all_configurations_have_are_named(done: Path) -> None:
     state = SweepState.load(done)
     assert not [line for line in plan_more_steps(state, 11).messages if "skipping seeds" in line]
-    one = next(iter(state.configurations.values()))
-    one.members[7] = one.members[0]
+    configuration = next(iter(state.configurations.values()))
+    configuration.members[7] = configuration.members[0]
     assert (
-        f"note: skipping seeds 7 of #{one.number}: not every configuration has them"
+        f"note: skipping seeds 7 of #{configuration.number}: not every configuration has them"
         in plan_more_steps(state, 11).messages
     )
 
@@ -242,8 +246,8 @@ def test_the_sweep_that_stays_and_the_new_one_are_named(done: Path) -> None:
 
 def test_a_sweep_in_which_nothing_succeeded_is_refused(done: Path) -> None:
     state = SweepState.load(done)
-    for one in state.configurations.values():
-        one.score = None
+    for configuration in state.configurations.values():
+        configuration.score = None
     with pytest.raises(UserError, match="--steps 11: no configuration succeeded"):
         plan_more_steps(state, 11)
 
@@ -262,5 +266,7 @@ def test_a_confirmation_uses_no_seed_of_the_sweep_that_was_continued(tmp_path):
     assert plan_confirmation(longer, top=1, seeds="2").spec.seeds == (5, 6)
     with pytest.raises(UserError, match="3"):
         plan_confirmation(longer, top=1, seeds="3,9")
-    told = "members that few-steps-11 has not resumed yet restart from step 0"
-    assert told in plan_deletion(folder).sentence and told in plan_deletion(folder, checkpoints_only=True).sentence
+    sentence = "members that few-steps-11 has not resumed yet restart from step 0"
+    assert (
+        sentence in plan_deletion(folder).sentence and sentence in plan_deletion(folder, checkpoints_only=True).sentence
+    )

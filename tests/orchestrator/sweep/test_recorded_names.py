@@ -53,13 +53,13 @@ def begun(stage, monkeypatch):
 
 def named_weights(state: SweepState) -> set[str]:
     """The files of weights that the ledger names; each bears the name of its member."""
-    found = set()
+    names = set()
     for pack in state.packs.values():
         (final,) = [fields for fields in pack.evaluations.values() if fields["final"]]
         for (config_id, seed), file in zip(pack.members, final["weights"], strict=True):
             assert file["name"].startswith(f"{config_id}-{seed}-")
-            found.add(file["name"])
-    return found
+            names.add(file["name"])
+    return names
 
 
 def scores_of_draws(state: SweepState) -> list[float | None]:
@@ -80,18 +80,18 @@ def test_it_ends_like_one_that_was_left_alone(played, begun, tmp_path: Path) -> 
     state = older.play()
     names = {whole.draws[number].config_id: draw.config_id for number, draw in state.draws.items()}
     assert len(names) == len(whole.configurations) == len(state.configurations)
-    assert [names[draw.config_id] for draw in whole.draws.values()] == [one.config_id for one in state.draws.values()]
-    assert [names.get(one.duplicate_of) for one in whole.draws.values()] == [
-        one.duplicate_of for one in state.draws.values()
+    assert [names[draw.config_id] for draw in whole.draws.values()] == [draw.config_id for draw in state.draws.values()]
+    assert [names.get(draw.duplicate_of) for draw in whole.draws.values()] == [
+        draw.duplicate_of for draw in state.draws.values()
     ]
-    again = [one for one in state.draws.values() if one.number not in before.draws and one.duplicate_of]
-    assert again and any(one.config_id in before.configurations for one in again)
+    again = [draw for draw in state.draws.values() if draw.number not in before.draws and draw.duplicate_of]
+    assert again and any(draw.config_id in before.configurations for draw in again)
     assert scores_of_draws(whole) == scores_of_draws(state)
     mine, known = read_curves(state, False), read_curves(whole, False)
     assert mine["config_id"].tolist() == [names[name] for name in known["config_id"]]
     assert mine["value"].to_numpy().tobytes() == known["value"].to_numpy().tobytes()
     assert {path.name for path in (older.folder / "weights").iterdir()} == named_weights(state)
-    assert not orphan.exists() and not older.said, "checkpoints were taken, and nothing had to be tried again"
+    assert not orphan.exists() and not older.messages, "checkpoints were taken, and nothing had to be tried again"
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_a_default_that_changed_in_between_changes_nothing(played, begun, monkey
 
     monkeypatch.setitem(registry._classes["model"], "attention_only", Changed)
     state = older.play()
-    assert {one.resolved["model"]["init_std"] for one in state.configurations.values()} == {0.1}
+    assert {configuration.resolved["model"]["init_std"] for configuration in state.configurations.values()} == {0.1}
     assert scores_of_draws(whole) == scores_of_draws(state)
 
 

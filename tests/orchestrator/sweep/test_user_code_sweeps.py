@@ -115,8 +115,10 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
     assert "They differ in: module my_tasks" in shown and "training data may differ (module my_tasks)" in shown
 
     shutil.copytree(tmp_path / "first-confirm", changed.parent / "first-confirm")  # of the same name and specification
-    (told,) = read_confirmations(summarize(SweepState.load(changed)))
-    assert told.changed_code == ("module my_tasks",) and "with other code than the search" in told.sentence
+    (confirmation,) = read_confirmations(summarize(SweepState.load(changed)))
+    assert (
+        confirmation.changed_code == ("module my_tasks",) and "with other code than the search" in confirmation.sentence
+    )
 
 
 @pytest.mark.slow
@@ -173,14 +175,14 @@ def test_an_exception_of_ones_own_code_is_shown_at_once_and_with_its_traceback(
     assert done.returncode == 1, done.stdout + done.stderr
     folder = tmp_path / "tiny"
     (attempt,) = records(folder, "attempt")
-    said = "ValueError: the seventh word is missing ("
-    assert attempt.fields["error"].startswith(said) and "my_tasks.py:" in attempt.fields["error"]
+    message = "ValueError: the seventh word is missing ("
+    assert attempt.fields["error"].startswith(message) and "my_tasks.py:" in attempt.fields["error"]
     trace = attempt.fields["trace"]
     assert (
         trace.startswith("Traceback (most recent call last):\n") and "in stumble" in trace and "in score_rows" in trace
     )
     assert "orchestrator/running" not in trace.replace("orchestrator/running/pack/train_pack.py", "")
     shown = lengthwise("status", folder, "--trace")
-    assert shown.returncode == 0 and "in stumble" in shown.stdout and said in shown.stdout
+    assert shown.returncode == 0 and "in stumble" in shown.stdout and message in shown.stdout
     status = lengthwise("status", folder).stdout
     assert f"lengthwise status {folder} --trace" in status and "in stumble" not in done.stdout + status
