@@ -28,7 +28,7 @@ from orchestrator.results.scoring.configuration_scores import (
     rank_configurations,
     read_objective,
     score_configurations,
-    score_members,
+    score_evaluations,
 )
 from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
 from orchestrator.results.scoring.length_groups import make_length_groups
@@ -65,10 +65,12 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         for config_id, configuration in state.configurations.items()
         if state.have_all_seeds_ended(configuration)
     }
-    select_rows = partial(_select_needed_rows, objective)
-    curves = read_curves(state, keep=select_rows) if curves is None else curves[select_rows(curves)]
-    curves = curves.loc[curves["config_id"].isin(complete_ids), list(COLUMNS)]
-    chosen_curves = curves[select_steps(curves, choose_evaluations(curves, objective))]
+    curves = read_curves(state, keep=partial(_select_needed_rows, objective)) if curves is None else curves
+    is_complete = curves["config_id"].isin(complete_ids).to_numpy()
+    curves = curves if is_complete.all() else curves[is_complete]
+    evaluations = choose_evaluations(curves, objective)
+    chosen_curves = curves.loc[select_steps(curves, evaluations), list(COLUMNS)]
+    judged_curves = curves.loc[mask_judged_rows(curves, objective), list(COLUMNS)]
     bands = make_bands(chosen_curves, objective, directions)
 
     # Ranks follow when all rows are known.
@@ -89,7 +91,7 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         recorded=record_configurations(state),
         searched={key: get_domain_kind(state.spec.get("space", {}).get(key)) for key in list_searched_keys(state)},
         design=read_design(state),
-        rows=tuple(_rank_rows(rows, curves, state, objective)),
+        rows=tuple(_rank_rows(rows, evaluations, state, objective)),
         bands=bands,
         notes=(
             *undefined.notes,
@@ -102,7 +104,7 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *describe_differing_defaults(state),
             *PackEnvironments.from_state(state).sentences,
         ),
-        warnings=(*undefined.warnings, *_describe_identical_curves(curves[mask_judged_rows(curves, objective)], state)),
+        warnings=(*undefined.warnings, *_describe_identical_curves(judged_curves, state)),
     )
 
 
@@ -275,16 +277,17 @@ def _judge_other_distributions(
 
 
 def _rank_rows(
-    rows: Sequence[ConfigurationResult], curves: pd.DataFrame, state: SweepState, objective: Objective
+    rows: Sequence[ConfigurationResult], evaluations: pd.DataFrame, state: SweepState, objective: Objective
 ) -> list[ConfigurationResult]:
     """Return the rows with score and rank, best first, then incomplete and pruned configurations.
 
-    A configuration that left a race is ranked behind all that stayed longer, even if these are incomplete.
+    `evaluations` are the chosen ones of complete configurations. A configuration that left a race is ranked behind all
+    that stayed longer, even if these are incomplete.
     """
     # Python's sort is stable, so equal rounds of a race stay in the order of their scores.
     complete_rows = {row.config_id: row for row in rows if row.is_complete}
     seeds = {config_id: seeds for config_id, seeds in state.list_packed_seeds().items() if config_id in complete_rows}
-    scores = score_configurations(score_members(curves, objective, seeds), objective)
+    scores = score_configurations(score_evaluations(evaluations, seeds), objective)
     best_first = rank_configurations(scores, objective.direction)
     best_first.sort(key=lambda config_id: (scores[config_id].is_failed, -complete_rows[config_id].rounds))
 

@@ -101,7 +101,14 @@ def score_members(
     value at the last step is NaN, or if it is in `planned_seeds` (by config_id) without a row there. Raises what
     `compute_judged_values` raises.
     """
-    scores = choose_evaluations(curves, objective).drop(columns="step").rename(columns={"value": "score"})
+    return score_evaluations(choose_evaluations(curves, objective), planned_seeds)
+
+
+def score_evaluations(
+    evaluations: pd.DataFrame, planned_seeds: Mapping[str, Iterable[int]] | None = None
+) -> pd.DataFrame:
+    """Return the scores of `score_members` from the chosen evaluations of its curves (`choose_evaluations`)."""
+    scores = evaluations.drop(columns="step").rename(columns={"value": "score"})
     if planned_seeds is None:
         return scores
     import pandas as pd

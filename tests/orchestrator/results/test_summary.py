@@ -89,3 +89,11 @@ def test_a_metric_that_is_nan_without_a_failure_is_named_with_its_lengths_and_me
     assert make_undefined_rows(state) == [("undefined", warning), ("undefined", note)]
     clean = synthetic_sweep(tmp_path / "clean", rates, 3, lambda *_: 0.1, {(0, 0): 50})
     assert not make_undefined_rows(clean) and not [note for note in summarize(clean).notes if "NaN" in note]
+
+
+def test_an_unfinished_configuration_has_no_bands(tmp_path, synthetic_sweep, simple_curve):
+    """Also where the curves that it has so far are given."""
+    state = synthetic_sweep(tmp_path / "running", [{}], 2, simple_curve, ended=False, stop_after_step=50)
+    for curves in (None, read_curves(state)):
+        result = summarize(state, curves)
+        assert result.bands == {} and [row.is_complete for row in result.rows] == [False]
