@@ -5,6 +5,7 @@ import os
 import platform
 import socket
 import sys
+from functools import cache
 from typing import Any
 
 PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna", "mlflow", "pandas", "pyarrow")
@@ -22,8 +23,9 @@ def read_provenance() -> dict[str, Any]:
     }
 
 
+@cache
 def read_version(package: str) -> str | None:
-    """Return the version of an installed package; None if it is not installed."""
+    """Return the version of an installed package; None if it is not installed. Read once, as packages are imported."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

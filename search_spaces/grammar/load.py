@@ -22,6 +22,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +105,17 @@ def parse_recorded(spec: Mapping[str, Any], source: str, overrides: Sequence[str
     """Return a specification recorded in a ledger, checked like a file; `source` is its name in problems."""
     # A ledger may have been edited by hand, so its size is limited, too.
     findings = Findings(source)
-    if (size := len(json.dumps(spec))) > MAX_RECORDED_BYTES:
+    text = json.dumps(spec)
+    if (size := len(text)) > MAX_RECORDED_BYTES:
         findings.add("", f"is {size} bytes large", allowed=f"at most {MAX_RECORDED_BYTES} bytes")
     findings.raise_any()
-    return parse_sweep(dump_yaml(dict(spec)), source, overrides).mark_recorded()
+    return parse_sweep(_convert_to_yaml(text), source, overrides).mark_recorded()
+
+
+@lru_cache(maxsize=32)
+def _convert_to_yaml(text: str) -> str:
+    """Return JSON text as YAML; cached, because a command parses the same specification several times."""
+    return dump_yaml(json.loads(text))
 
 
 def parse_sweep(text: str, source: str, overrides: Sequence[str] = (), name: str | None = None) -> SweepSpec:
