@@ -36,7 +36,7 @@ def pytest_configure() -> None:
     thread, as in a worker: a second one would take the core of another process and wait there for the next product.
     No property test has a deadline, because a busy machine may take any time for an example.
     """
-    hypothesis.settings.register_profile("lengthwise", deadline=None)
+    hypothesis.settings.register_profile("lengthwise", deadline=None, max_examples=50)
     hypothesis.settings.load_profile("lengthwise")
     gc.disable()
     torch.set_num_threads(1)

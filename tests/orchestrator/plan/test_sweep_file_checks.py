@@ -233,7 +233,7 @@ KEYS = [
 
 
 @settings(
-    max_examples=100,
+    max_examples=50,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

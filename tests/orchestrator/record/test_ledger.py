@@ -42,7 +42,7 @@ def write_ledger(folder: Path, content: bytes) -> Path:
     return folder
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(records)
 def test_append_and_replay_round_trip(several: list[tuple[str, dict[str, object]]]) -> None:
     with tempfile.TemporaryDirectory() as root:
@@ -58,7 +58,7 @@ def test_append_and_replay_round_trip(several: list[tuple[str, dict[str, object]
     assert read[0].fields == {**FIRST, "schema": SCHEMA}
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(records, st.data())
 def test_a_truncated_ledger_is_a_prefix_of_its_records(
     several: list[tuple[str, dict[str, object]]], data: st.DataObject
@@ -84,7 +84,7 @@ def test_a_truncated_ledger_is_a_prefix_of_its_records(
         assert [encode_record(record) for record in read_records(folder)][:-1] == whole[:complete]
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(records, st.integers(0, 10**6), st.integers(1, 255), st.integers(0, 40))
 def test_a_changed_byte_is_damage_unless_it_is_in_an_unfinished_line(
     several: list[tuple[str, dict[str, object]]], position: int, change: int, torn: int

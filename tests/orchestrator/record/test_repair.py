@@ -123,7 +123,7 @@ def test_what_cannot_be_repaired_is_left(folder: Path, tmp_path: Path) -> None:
         repair_ledger(folder)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.integers(0, len(WHOLE)), st.integers(0, len(WHOLE)), st.binary(max_size=40))
 def test_whatever_is_cut_or_garbled_a_prefix_is_left(start: int, end: int, instead: bytes) -> None:
     start, end = sorted((start, end))

@@ -34,7 +34,7 @@ from search_spaces import SweepSpec, load_sweep
 from tests.orchestrator.running.ledgers import keyed
 from tests.orchestrator.sized_packer import SizedPacker
 
-SLOW = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+SLOW = settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 START = 20.0  # of every pack, in seconds
 CAPACITY = 64
 

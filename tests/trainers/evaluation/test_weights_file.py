@@ -149,7 +149,7 @@ def test_a_file_that_is_there_is_not_touched_by_other_weights(member, tmp_path) 
         StoredWeights(tmp_path / first.name, first.sha256, "ema")
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.integers(0, 100_000), bit=st.integers(0, 7))
 def test_any_flipped_bit_is_named(member, tmp_path, position, bit) -> None:
     arrays = {"a": np.arange(40, dtype=np.float32).reshape(8, 5), "b": np.arange(60, dtype=np.float64)}

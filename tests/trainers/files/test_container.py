@@ -15,7 +15,7 @@ from trainers.files.container import decode, encode
 DTYPES = st.one_of(arrays_of.integer_dtypes(), arrays_of.floating_dtypes(sizes=(32, 64)), arrays_of.boolean_dtypes())
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(st.from_regex("[a-z][a-z.0-9]{0,5}", fullmatch=True), unique=True, max_size=3), st.data())
 def test_what_is_read_is_what_was_written(names, data) -> None:
     shapes = arrays_of.array_shapes(min_dims=0, min_side=0)

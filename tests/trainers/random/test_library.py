@@ -24,7 +24,7 @@ def made() -> None:
     assert library.is_available(), pop_warning()
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.lists(seed, min_size=1, max_size=5), st.data(), st.integers(0, 700), st.integers(0, 2**32 - 1))
 def test_words_are_those_of_the_torch_code(seeds, data, count, site) -> None:
     number = st.integers(0, 2**32 - 1)
@@ -40,7 +40,7 @@ def test_words_are_those_of_the_torch_code(seeds, data, count, site) -> None:
         assert torch.equal(part, reference.draw_word_range(*given_, (first, last)))
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.integers(1, 4), st.integers(1, 70), st.integers(1, 70), st.data(), st.sampled_from([3, 2**32]))
 def test_permutations_are_those_of_the_torch_code(seeds, batch, n, data, high) -> None:
     """Few different words, too: equal ones keep their order."""

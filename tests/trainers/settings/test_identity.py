@@ -61,7 +61,7 @@ def values_of(draw: st.DrawFn, fields: dict[str, tuple[type, dict[str, Any]]]) -
     }
 
 
-@checked(max_examples=100)
+@checked(max_examples=50)
 @given(declared(), declared(), st.data())
 def test_a_field_that_is_added_with_a_default_changes_no_name(before, more, data) -> None:
     more = {name.upper(): field for name, field in more.items() if "default" in field[1]}
@@ -71,7 +71,7 @@ def test_a_field_that_is_added_with_a_default_changes_no_name(before, more, data
     assert compute_digest(make_structure(old)) == compute_digest(make_structure(new))
 
 
-@checked(max_examples=100)
+@checked(max_examples=50)
 @given(declared(), st.data())
 def test_another_value_is_another_name(fields, data) -> None:
     cls = made(fields)
@@ -80,7 +80,7 @@ def test_another_value_is_another_name(fields, data) -> None:
     assert (compute_digest(make_identity(first)) == compute_digest(make_identity(second))) is same
 
 
-@checked(max_examples=100)
+@checked(max_examples=50)
 @given(declared(), st.data())
 def test_member_hyperparameters_do_not_enter_the_structure_but_their_variants_do(fields, data) -> None:
     cls, values = made(fields), values_of(data.draw, fields)

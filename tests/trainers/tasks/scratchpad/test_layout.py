@@ -129,7 +129,7 @@ def several(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(several(), st.integers(0, 2), st.booleans(), st.integers(0, 3))
 def test_rows_are_what_a_slow_reading_makes_of_them(rows: list[Row], spare: int, fix: bool, shift: int) -> None:
     text, start, shifts = text_of(rows, spare), rows[0].start, torch.full((1, len(rows)), shift)
