@@ -19,16 +19,18 @@ from tests.orchestrator.running.ledgers import sets
 def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthwise, tiny, tmp_path):
     tiny.write_text(tiny.read_text().replace(", direction: minimize", ""))
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
-    program = "import sys, orchestrator.__main__ as one\ntry: one.command()\n"
-    program += "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    verbs = {
+        ("run", tiny, "--storage", tmp_path): f"lengthwise report {tmp_path / 'tiny'}",
+        ("resume", tmp_path / "tiny"): str(os.getpid()),
+        ("extend", tmp_path / "tiny", "--seeds", "3"): str(os.getpid()),
+    }
+    program = f"import sys, orchestrator.__main__ as one\nfor words in {[[*map(str, words)] for words in verbs]}:\n"
+    program += "    sys.argv[1:] = words\n    try: one.command()\n"
+    program += "    except SystemExit as end: print(end.code, 'torch' in sys.modules)"
     with SweepLock(tmp_path / "tiny"):
-        for words, named in (
-            (("run", tiny, "--storage", tmp_path), f"lengthwise report {tmp_path / 'tiny'}"),
-            (("resume", tmp_path / "tiny"), str(os.getpid())),
-            (("extend", tmp_path / "tiny", "--seeds", "3"), str(os.getpid())),
-        ):
-            done = lengthwise.process(*words, program=program, anew=True)
-            assert done.stdout == "2 False\n" and named in done.stderr
+        done = lengthwise.process(program=program, anew=True)
+    assert done.stdout == "2 False\n" * 3
+    assert all(named in line for named, line in zip(verbs.values(), done.stderr.splitlines(), strict=True))
 
 
 def test_invalid_key_is_reported_before_spec_mismatch(lengthwise, tiny, tmp_path):
