@@ -2,7 +2,9 @@
 
 import csv
 import math
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,13 +32,19 @@ def shifted(shift):
     return curve
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, synthetic_sweep):
+    folder = tmp_path_factory.mktemp("compared")
+    synthetic_sweep(folder / "plain", RATES, 10, shifted(0.0), spec=GRID)
+    synthetic_sweep(folder / "lower", RATES, 10, shifted(0.04), spec={**GRID, "model.norm": "pre"})
+    synthetic_sweep(folder / "few", RATES, 6, shifted(0.04), {(0, 3): 10}, spec=GRID)
+    return folder
+
+
 @pytest.fixture
-def sweeps(tmp_path, synthetic_sweep):
+def sweeps(built, tmp_path):
     """The folders of three sweeps: of 10 seeds, lower at the test lengths, and of 6 seeds."""
-    synthetic_sweep(tmp_path / "plain", RATES, 10, shifted(0.0), spec=GRID)
-    synthetic_sweep(tmp_path / "lower", RATES, 10, shifted(0.04), spec={**GRID, "model.norm": "pre"})
-    synthetic_sweep(tmp_path / "few", RATES, 6, shifted(0.04), {(0, 3): 10}, spec=GRID)
-    return tmp_path
+    return Path(shutil.copytree(built, tmp_path / "sweeps"))
 
 
 def run(*words):

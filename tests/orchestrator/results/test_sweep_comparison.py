@@ -1,6 +1,7 @@
 """Whole sweeps against each other: numbers by brute force, the band's coverage, what is matched and what is paired."""
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,13 +37,28 @@ def noisy(shift):
     return curve
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, synthetic_sweep):
+    """Return the folder of a synthetic sweep, which is written once for the module."""
+    storage, known = tmp_path_factory.mktemp("built"), {}
+
+    def build(name, shift, values, seeds, failed, spec):
+        key = repr((name, shift, values, seeds, failed, spec))
+        if key not in known:
+            folder = storage / str(len(known)) / name
+            known[key] = synthetic_sweep(folder, values, seeds, noisy(shift), failed, spec=spec).folder
+        return known[key]
+
+    return build
+
+
 @pytest.fixture
-def build(tmp_path, synthetic_sweep):
+def build(built, tmp_path):
     """Build the summary of a synthetic sweep by its name."""
 
     def build(name, shift=0.0, values=RATES, seeds=12, failed=None, space=LOG, **spec):
-        state = synthetic_sweep(tmp_path / name, values, seeds, noisy(shift), failed, spec={**space, **spec})
-        return summarize(state)
+        folder = built(name, shift, values, seeds, failed, {**space, **spec})
+        return summarize(SweepState.load(Path(shutil.copytree(folder, tmp_path / name))))
 
     return build
 
