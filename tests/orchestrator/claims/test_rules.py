@@ -64,7 +64,7 @@ def test_among_claims_without_an_effect_one_page_in_twenty_decides_some_also_if_
             [[answered(c, rng.normal(size=12), r)] for c, r in zip(file.claims, reasons, strict=True)], file
         )
 
-    assert share_of_false_pages(draw_page, pages=300) <= 0.05
+    assert share_of_false_pages(draw_page, pages=150) <= 0.05
 
 
 def test_asking_until_it_comes_out_decides_no_more_pages_than_asking_once() -> None:

@@ -73,7 +73,7 @@ def pairs(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], rho: float, s
 @pytest.mark.parametrize("kind", [continuous, tied, two_values, failing, spreading])
 def test_correlations(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], rho: float) -> None:
     (truth,) = compute_rank_correlations(pairs(kind, rho, 1, 100_000))
-    for n, samples in ((8, 1500), (16, 1200), (64, 400)):
+    for n, samples in ((8, 800), (16, 600), (64, 200)):
         low, high = compute_correlation_intervals(pairs(kind, rho, samples, n))
         given = ~np.isnan(low)
         within_three_points((low <= truth)[given] & (truth <= high)[given], or_more=kind in (tied, two_values))
@@ -99,7 +99,7 @@ MEDIANS: dict[str, tuple[Callable[[np.random.Generator, int], Floats], float]] =
 def test_medians(n: int, name: str) -> None:
     draw, truth = MEDIANS[name]
     rng = np.random.default_rng(n)
-    intervals = [estimate_median(draw(rng, n)) for _ in range(1000)]
+    intervals = [estimate_median(draw(rng, n)) for _ in range(500)]
     covered = [interval.low <= truth <= interval.high for interval in intervals]
     order = find_order_statistic(n)
     assert order is not None and 0.95 <= compute_coverage(n, order) <= 0.993
@@ -112,9 +112,9 @@ def test_the_seeds_of_claims(n: int) -> None:
     chosen = find_order_statistic(n)
     assert chosen is not None
     for share, truth in ((0.3, 0.0), (0.8, 1.0)):
-        answers = [answer_median((rng.random(n) < share).astype(float), truth) for _ in range(800)]
+        answers = [answer_median((rng.random(n) < share).astype(float), truth) for _ in range(400)]
         within_three_points([answer.low <= truth <= answer.high for answer in answers], or_more=True)
-    answers = [answer_median(rng.normal(size=n), 0.0) for _ in range(800)]
+    answers = [answer_median(rng.normal(size=n), 0.0) for _ in range(400)]
     within_three_points([answer.low <= 0 <= answer.high for answer in answers], compute_coverage(n, chosen))
     assert all((answer.p > 0.05) == (answer.low <= 0 <= answer.high) for answer in answers), (
         "the test is that of the interval"
@@ -308,7 +308,7 @@ def test_an_adaptive_search_and_survivors_have_neither_interval_nor_test(design:
 def test_a_key_that_changes_speed_alone_has_no_interval_among_survivors_of_a_rung() -> None:
     """At the rung a fast configuration is ahead; the final score does not depend on the key at all."""
     rng, taken_for_random = np.random.default_rng(1), []
-    for _ in range(200):
+    for _ in range(80):
         speed, final = rng.normal(size=(2, 32))
         kept = np.argsort(final - speed)[:16]
         values = {f"c{i}": {"rate": speed[i]} for i in kept}

@@ -16,8 +16,9 @@ from orchestrator.record.files.weights import load
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize
+from search_spaces import load_sweep
 from search_spaces.grammar.shipped import find_shipped_sweeps
-from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds
+from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds, sets
 from trainers.config.recorded_members import build_recorded_member
 
 PRETRAIN = """name: pretrain
@@ -265,13 +266,17 @@ def test_the_shipped_studies_of_two_phases_run(
     name: str, last: str, sources: list, lengthwise, own_code_forgotten, tmp_path: Path
 ) -> None:
     """With the options of the commands in their headers, in the order of the file, at a small size."""
-    file = find_shipped_sweeps()[name]
+    files = find_shipped_sweeps()
+    file = files[name]
     commands = re.findall(r"^# +lengthwise (run .*(?:\n#     .*)*)", file.read_text(), re.MULTILINE)
     assert len(commands) > 1
-    small = ["--storage", tmp_path, "--set", "seeds=2", "--set", "evaluation={every: 2, samples: 2}"]
-    small += ["--set", "resources.scheduler=inline", "--set", "tracking.enabled=false", "--set", "training.steps=2"]
+    small = ["--storage", tmp_path, *sets("seeds=2", "training.steps=2", "training.batch_size=4")]
+    small += sets("resources.scheduler=inline", "tracking.enabled=false")
     for text in commands:
-        lengthwise.succeeds(*shlex.split(text.replace("\n#", " ")), *small)
+        words = shlex.split(text.replace("\n#", " "))
+        lengths = [*load_sweep(files[words[1]]).objective.lengths]  # a row of 499 symbols takes as long as all else
+        short = sets(f"evaluation={{every: 2, samples: 2, lengths: {lengths}}}")
+        lengthwise.succeeds(*words, *small, *short)
     state = SweepState.load(tmp_path / last)
     started = [configuration.resolved["training"].get("initial") for configuration in state.configurations.values()]
     assert [initial and initial["source"] for initial in started] == sources

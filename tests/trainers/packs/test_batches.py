@@ -106,7 +106,7 @@ def test_a_draw_of_many_steps_has_the_batches_of_each(member, task: Any, seeds: 
     one_by_one.steps_at_once = 1
     many = StepBatches(pack)
     many.steps_at_once = 3
-    for done in (0, 1, 2, 3, 7, 1):  # whole draws, one that begins elsewhere, and back
+    for done in (0, 2, 3, 7, 1):  # whole draws, one that begins elsewhere, and back
         wanted = sample_batches(pack, torch.tensor(done + 1), pack.training.batch_size)
         same(one_by_one.get_batches(done, 100), wanted)
         same(many.get_batches(done, 100), wanted)
