@@ -40,17 +40,17 @@ def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
     if not summary.rows:
         return [describe_status(summary, with_error=with_values)]
     confirmations = read_confirmations(summary)
-    lost = describe_lost(summary) if with_values else []
+    lost = describe_lost(summary)
     has_no_score = bool(lost) and not any(row.score is not None and math.isfinite(row.score) for row in summary.rows)
     sentences = [
         describe_status(summary, with_error=with_values),
-        *(() if has_no_score else [describe_best(summary, with_values=with_values)]),
+        *(() if has_no_score and with_values else [describe_best(summary, with_values=with_values)]),
         *(
             describe_confirmation(summary, confirmation, with_scores=not with_values)
             for confirmation in (confirmations if with_values else confirmations[-1:])
         ),
         *(() if with_values or confirmations else describe_lead(summary)),
-        *lost,
+        *(lost if with_values else ()),
         *describe_failures(summary, MAX_KEYS if with_values else 1),
     ]
 
@@ -194,5 +194,11 @@ def _describe_test_value(summary: Summary, row: ConfigurationResult) -> str:
         estimate = estimate_median(values)
         low, high = (format_number(end, infinity_text) for end in (estimate.low, estimate.high))
         return f"{median_text} (95 % interval {low} to {high})"
-    q25, q75 = (format_number(value, infinity_text) for value in (row.test_quartiles.q25, row.test_quartiles.q75))
-    return f"{median_text} (quartiles {q25} to {q75}; {format_count(len(values), 'seed')})"
+
+    # An infinite quartile is that of failed seeds, whose number is in the sentence before.
+    ends = {"lower": row.test_quartiles.q25, "upper": row.test_quartiles.q75}
+    texts = {name: format_number(end, infinity_text) for name, end in ends.items()}
+    quartiles = [f"quartiles {texts['lower']} to {texts['upper']}"]
+    if any(map(math.isinf, ends.values())):
+        quartiles = [f"{name} quartile {texts[name]}" for name, end in ends.items() if math.isfinite(end)]
+    return f"{median_text} ({'; '.join([*quartiles, format_count(len(values), 'seed')])})"

@@ -24,11 +24,12 @@ from orchestrator.report.tables.configuration_tables import (
 from orchestrator.results.confirmation import read_search_labels
 from orchestrator.results.seed_failures import advise_retry, make_failure_rows
 from orchestrator.results.summary import ConfigurationResult, Summary
-from orchestrator.text.wording import format_count
+from orchestrator.text.wording import format_command, format_count
 
 MAX_LINES, LINE_WIDTH = 20, 100  # of a screen that names failed seeds: its table has fewer rows
 MIN_ROWS, MAX_ROWS = 2, 6  # configurations in the table
 LEAST_NEEDED = ("reach", "trained")  # columns that a narrow table leaves out before searched values
+MAX_CAUSES = 3  # of failed seeds, a line each; if some diverged and others crashed, one of each
 MAX_SENTENCE = 200  # characters of an answer
 MAX_CONFIRMATION = 400  # characters of the sentences on a confirmation
 LEFT_ALIGNED = {
@@ -156,18 +157,20 @@ class Screen:
     def _make_failure_lines(self, console: Console, width: int) -> list[str]:
         """Return lines that name the seeds that diverged, those that crashed, and the command that retries these.
 
-        There is a line for the most frequent cause of each kind; a terminal cuts it, but not the command.
+        The most frequent causes have a line each; a terminal cuts it, but not the commands.
         """
         summary = self.summary
         rows = make_failure_rows(summary.state, read_search_labels(summary.state.provenance))
         lines = []
         for kind in dict.fromkeys(kind for kind, _ in rows):
             texts = [text for other, text in rows if other == kind]
-            first = f" (first of {len(texts)} causes)" if len(texts) > 1 else ""
-            line = f"{kind.capitalize()}{first}: {texts[0]}"
-            lines += textwrap.wrap(line, width, max_lines=1, placeholder=" ...") if console.is_terminal else [line]
-        if (retry := advise_retry(summary.state)) and summary.status != "running":
-            lines.append(f"Retry the crashed ones with: {retry}")
+            for number, text in enumerate(texts[: MAX_CAUSES if len(texts) == len(rows) else 1], start=1):
+                count = f" ({number} of {len(texts)} causes)" if len(texts) > 1 else ""
+                line = f"{kind.capitalize()}{count}: {text}"
+                lines += textwrap.wrap(line, width, max_lines=1, placeholder=" ...") if console.is_terminal else [line]
+        if retry := advise_retry(summary.state):
+            traces = f"Tracebacks: {format_command('status', summary.folder)} --trace"
+            lines.append(traces if summary.status == "running" else f"{traces}; retry the crashed ones with: {retry}")
         return lines
 
 

@@ -83,6 +83,7 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         for config_id, configuration in state.configurations.items()
     ]
     undefined = describe_undefined_values(state, chosen_curves, objective)
+    environments = PackEnvironments.from_state(state)
     return Summary(
         state=state,
         status=state.end_status or ("running" if describe_running_driver(state.folder) else "interrupted"),
@@ -102,9 +103,13 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
             *describe_repackings(state.repackings),
             *_describe_repeated_steps(state),
             *describe_differing_defaults(state),
-            *PackEnvironments.from_state(state).sentences,
+            *environments.environment_sentences,
         ),
-        warnings=(*undefined.warnings, *_describe_identical_curves(judged_curves, state)),
+        warnings=(
+            *undefined.warnings,
+            *_describe_identical_curves(judged_curves, state),
+            *(f"{sentence[:1].upper()}{sentence[1:]}" for sentence in environments.code_sentences),
+        ),
     )
 
 

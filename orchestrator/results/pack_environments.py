@@ -86,20 +86,30 @@ class PackEnvironments:
 
     @property
     def sentences(self) -> list[str]:
-        """Warnings that packs differ in code or environment."""
-        warnings = []
+        """Warnings that packs differ in code, and that they differ in environment."""
+        return [*self.code_sentences, *self.environment_sentences]
 
-        # Either may change results, by a changed line or by the rounding of another machine or library version.
+    @property
+    def code_sentences(self) -> list[str]:
+        """A warning that packs were trained with different code; empty if they were not."""
         modules = [key.removeprefix(MODULE).strip("()") for key in self.differing if key.startswith(MODULE)]
-        if changed_parts := self.changed_code or modules:
-            warnings.append(f"{self.noun}s were trained with different code ({join_first_few(changed_parts)})")
-        if keys := [key for key in self.differing if not key.startswith(MODULE)]:
-            count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
-            warnings.append(
-                f"{self.noun}s ran in {format_count(count, 'environment')}, which differ in "
-                f"{join_first_few(keys, maximum=8)}"
-            )
-        return [f"{sentence}; the Provenance of report.html names them" for sentence in warnings]
+        if not (changed_parts := self.changed_code or modules):
+            return []
+        changed = join_first_few(changed_parts)
+        return [f"{self.noun}s were trained with different code ({changed}); the Provenance of report.html names them"]
+
+    @property
+    def environment_sentences(self) -> list[str]:
+        """A warning that packs ran in different environments, which may round differently; empty if they did not."""
+        keys = [key for key in self.differing if not key.startswith(MODULE)]
+        if not keys:
+            return []
+        count = len({tuple(str(group.environment.get(key)) for key in keys) for group in self.groups})
+        differing = join_first_few(keys, maximum=8)
+        return [
+            f"{self.noun}s ran in {format_count(count, 'environment')}, which differ in {differing}; the Provenance of "
+            "report.html names them"
+        ]
 
 
 def name_recorded_pack(state: SweepState) -> str:

@@ -166,7 +166,7 @@ class MlflowRunBuilder:
             yield (
                 row,
                 RunContents.cut_to_limits(
-                    name=make_run_name(row, make_label(self.state.provenance, row.number))[:MAX_KEY],
+                    name=make_run_name(row, make_label(self.state.provenance, row.number), self.summary.name)[:MAX_KEY],
                     status=status,
                     start_ms=_to_milliseconds(start_times[row.config_id]),
                     end_ms=end_ms if status != "RUNNING" else None,

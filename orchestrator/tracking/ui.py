@@ -28,7 +28,7 @@ from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
 from orchestrator.tracking.tracking_errors import raise_tracking_errors
 from search_spaces.grammar.values import find_store_problem
 
-MAX_SHOWN_SWEEPS = 10  # each has two long links
+MAX_SHOWN_SWEEPS = 10
 PORTS = range(5000, 5100)  # tried in order; MLflow's default is 5000
 START_SECONDS = 180.0  # on a busy machine; a server that exits is detected earlier
 
@@ -74,9 +74,9 @@ def serve(
         hint = "; open a page below, not this address; the newest sweep comes first:" if sweeps else ""
         say(f"MLflow runs at {url} (Ctrl-C ends it){hint}")
 
-        # Addresses are long, and MLflow's page of charts links to the table, so two links are enough.
-        for title, links in sweeps[:MAX_SHOWN_SWEEPS]:
-            say("\n".join([title, *(f"  {name}: {link}" for name, link in links[:2])]))
+        # The address of a chart is long, so only the newest sweep has one; its page links to the other charts.
+        for index, (title, links) in enumerate(sweeps[:MAX_SHOWN_SWEEPS]):
+            say("\n".join([title, *(f"  {name}: {link}" for name, link in links[: 1 if index else 2])]))
         if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
             say(f"{format_count(older, 'older sweep')}, among the experiments of MLflow")
         code = server.wait()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.report.judging_notes import describe_columns, list_judging_notes
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.page.data import make_page_data
@@ -27,7 +28,8 @@ from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmation import make_label
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.seed_failures import advise_retry, name_seeds
-from orchestrator.results.summary import Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
+from orchestrator.running.watching.status import make_trace_lines
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import (
     format_command,
@@ -38,6 +40,7 @@ from orchestrator.text.wording import (
 
 MAX_FAILURES = 20  # listed reasons
 MAX_NAMED = 12  # configurations named for each reason
+MAX_TRACE = 12_000  # characters of tracebacks
 SCRIPT_FILES = (
     "state",
     "curves",
@@ -168,9 +171,11 @@ def _render_failures(summary: Summary) -> Iterator[str]:
             "which": name_seeds(
                 [(make_label(summary.state.provenance, row.number), seed) for row, seed in failed], MAX_NAMED
             ),
-            "why, for example": f"{label} ({values}), seed {seed}: {why}" if values else why,
+            "why, for example": (f"{label} ({values}), seed {seed}: {why}" if values else why)
+            + _name_log(summary, row, seed),
         }
-        for why, failed in groups.items()
+        for why, unordered in groups.items()
+        for failed in [sorted(unordered, key=lambda pair: (pair[0].number, pair[1]))]
         for row, seed in failed[:1]
         for values in [format_values(row.values, summary.searched)]
         for label in [make_label(summary.state.provenance, row.number)]
@@ -178,14 +183,23 @@ def _render_failures(summary: Summary) -> Iterator[str]:
     cells = {name: [line[name] for line in lines[:MAX_FAILURES]] for name in (lines[0] if lines else ())}
     note = [f"{len(lines) - MAX_FAILURES} more reasons are in the ledger."] if len(lines) > MAX_FAILURES else []
 
-    # A crash, unlike divergence, may not happen again.
-    retry_advice = []
+    # A crash, unlike divergence, may not happen again, and has a traceback.
+    retry_advice, traces = [], ""
     if advice := advise_retry(summary.state):
         crashed = format_count(summary.state.seeds_crashed, "seed")
         details = f"{format_command('status', summary.folder)} --trace"
+        text = "\n".join(make_trace_lines(summary.state)).strip()
+        shown = text if len(text) <= MAX_TRACE else f"{text[:MAX_TRACE]}\n... all of it: {details}"
+        traces = f"<details class=screen><summary>Tracebacks</summary><pre>{escape(shown)}</pre></details>"
         retry_advice.append(f"{crashed} crashed; details: {details}; retry them: {advice}")
     section = Section(heading="What failed", cells=cells, paragraphs=retry_advice, notes=note)
-    yield f"<section id=what-failed>{_render_section(section)}</section>"
+    yield f"<section id=what-failed>{_render_section(section)}{traces}</section>"
+
+
+def _name_log(summary: Summary, row: ConfigurationResult, seed: int) -> str:
+    """Return where the output of a member of a program is, as text; empty for a model of the engine."""
+    folder = summary.folder / MEMBERS_FOLDER / f"{row.config_id}-{seed}"
+    return f" (its output: {folder})" if folder.is_dir() else ""
 
 
 def _render_commands(summary: Summary) -> str:

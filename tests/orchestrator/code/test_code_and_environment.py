@@ -79,7 +79,7 @@ def test_resume_with_other_code_is_refused_until_it_is_accepted_and_both_are_on_
     assert under == [[first["name"], second["name"]], [second["name"]]]
     environments = PackEnvironments.from_state(state)
     assert environments.changed_code == ["trainers"] and environments.differing == []
-    sentence = "packs were trained with different code (trainers)"
+    sentence = "acks were trained with different code (trainers)"  # at the beginning of a sentence or of a line
     page = (interrupted / "report.html").read_text()
     assert sentence in page and sentence in accepted.stdout and then["commit"][:12] in page
     shown = lengthwise("status", interrupted).stdout

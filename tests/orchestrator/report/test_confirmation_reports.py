@@ -111,7 +111,7 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
     search, child = summarize(state), summarize(SweepState.load(tmp_path / planned.spec.name))
     best, second = (f"#{row.number}" for row in search.rows[:2])
     runs = MlflowRunBuilder(child, read_records(child.folder), read_curves(child.state))
-    names = [contents.name.partition(":")[0] for _, contents in runs.make_configuration_runs()]
+    names = [re.findall(r"#\d+", contents.name)[0] for _, contents in runs.make_configuration_runs()]
     assert names == [best, second] != ["#0", "#1"]
     outcome = read_confirmations(search)[0].comparison.outcome
     assert outcome.n == 10 and outcome.difference == pytest.approx(gain, abs=1e-6)

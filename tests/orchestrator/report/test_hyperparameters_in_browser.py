@@ -83,6 +83,14 @@ def test_dragging_along_an_axis_keeps_its_configurations_alone(page):
     assert page.read("document.querySelector('#kept').hidden")
     assert "of 16" not in page.read("document.querySelector('#table caption').textContent")
 
+    # A click clears the range, in it as beside it.
+    for selector in (".selection", ".overlay"):
+        page.drag('#parallel .brush[data-axis="dropout"] .overlay', (0.5, 0.5), (0.5, 0.9))
+        assert page.read("document.querySelectorAll('.out').length") > 0
+        inside = (0.5, 0.5) if selector == ".selection" else (0.5, 0.2)
+        page.drag(f'#parallel .brush[data-axis="dropout"] {selector}', inside, inside)
+        assert page.read("document.querySelectorAll('.out').length") == 0, selector
+
 
 @pytest.mark.parametrize(("direction", "failed_seeds"), [("minimize", 2), ("maximize", 2), ("maximize", 1)])
 def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.record.files.curves import read_curves
+from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import describe_columns
@@ -119,8 +120,14 @@ def test_a_running_sweep_loads_itself_again_and_says_nothing_of_effects(small_sw
 def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, page_of):
     values = [{"model.dropout": 0.1 * n} for n in range(4)]
     state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, {(2, 1): 60}, died=[1])
+    with Ledger.open(state.folder) as ledger:
+        (pack_id,) = (pack.pack_id for pack in state.packs.values() if pack.status == "failed")
+        ledger.append("attempt", pack_id=pack_id, error="worker died", trace="Traceback <of line 7>")
+    output = state.folder / "members" / f"{state.packs[pack_id].members[0][0]}-0"
+    output.mkdir(parents=True)
     page, _ = write_report(state.folder)
     shown = " ".join(" ".join(page_of(page).text).split())
+    assert "Traceback <of line 7>" in shown and str(output) in shown
     assert "3 failed (2 crashed: worker died; 1 diverged" in shown
     assert "loss or weights NaN or infinite at step 60" in shown
     assert "crashed; " in shown and "worker died" in shown and "What failed" in shown

@@ -263,17 +263,17 @@ function drawComparison() {
 
   // The picture; then what the numbers are, and what they are not corrected for.
   const picture = drawDifferences(first, second, widthOf(box));
-  const sign = {minimize: "; below 0 A is better", maximize: "; above 0 A is better"}[page.metrics[state.metric].direction] ?? "";
+  const sign = {minimize: "below 0 A is better", maximize: "above 0 A is better"}[page.metrics[state.metric].direction];
   const hasFailed = [first, second].some(c => configurations[c].failed) && !Number.isNaN(failedValueOf(state.metric));
   const reasons = [...new Set(comparisons.map(({reason}) => reason).filter(Boolean))];
   box.append(
     make("p", `A is ${labels[0]} (${describe(first)}). B is ${labels[1]} (${describe(second)}).`),
     swap,
     table,
-    ...(picture ? [make("h3", "A - B at each length"), picture, make("p", describePicture(picture), {class: "note"})] : []),
+    ...(picture ? [make("h3", `A - B at each length${sign ? ` (${sign})` : ""}`), picture, make("p", describePicture(picture), {class: "note"})] : []),
     make("p", [
-      `Differences of ${metricName()} at the judged evaluation${sign}; each picture of the seeds has its own scale.`,
-      ...(isPaired ? ["Each difference is that of a pair of equal seeds, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences (at least 95 % for any distribution), p is that of the exact sign test."] : []),
+      `Differences of ${metricName()} at the judged evaluation${sign ? `; ${sign}` : ""}; each picture of the seeds has its own scale.`,
+      ...(isPaired ? ["Seeds are subtracted pair by pair, so the median of A - B need not be the difference of the medians; the interval lies between two of the sorted differences (at least 95 % for any distribution), p is that of the exact sign test."] : []),
       page.has_fresh_seeds ? "These seeds are fresh: no search ranked by them."
         : isOneChosen(first, second) ? `${configurations[ranked[0]].label} was ranked first on these same seeds, so its lead is partly luck. ${page.confirmed ? "The sentences at the top have the answer of fresh seeds." : "For a fair test: lengthwise confirm."}`
         : "Neither interval nor p is corrected for how the pair was picked.",

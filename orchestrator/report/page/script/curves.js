@@ -252,8 +252,9 @@ function drawReadout() {
     value = ` at ${page.axis} ${lengthsOf(state.metric)[pointedLength]}: ${median} [${low}, ${high}];`;
   }
   const missing = state.evaluation ? " Seeds are stored for the judged evaluation alone." : "";
-  let hint = pointed === null ? ` ${click} another line or row to compare it with this one.` : "";
-  if (hint && state.first === c && state.second !== null)
-    hint = ` Compared below with ${labelWithMark(state.second)}. ${click} another line or row to compare it as B${click === "Tap" ? "; the button below swaps A and B" : ", or click A or B to free its place for the next click"}.`;
-  box.replaceChildren(make("b", labelWithMark(c)), `${value} ${describe(c)}.${missing}${hint}`);
+  let hint = ` ${click} another line or row to compare it with this one.`;
+  if (state.first === c && state.second !== null)
+    hint = ` Compared below with ${labelWithMark(state.second)}. ${click} another line or row to compare it as B${click === "Tap" ? "; the button below swaps A and B" : ", or click A or B to free its place"}.`;
+  const text = pointed === null ? `${describeSeeds(c)}.${missing}${hint}` : `${describe(c)}.${missing}`;
+  box.replaceChildren(make("b", labelWithMark(c)), `${value} ${text}`);
 }

@@ -156,9 +156,12 @@ function drawParallel() {
 
     // The filter by dragging.
     const filter = state.filters[axis.name];
-    const brush = d3.brushY().extent([[-12, top], [12, height - bottom]]).on("end", ({sourceEvent, selection}) => {
-      if (sourceEvent) setFilter(axis.name, selection && [part(selection[1]), part(selection[0])]);
-    });
+    let begun = null; // where the range was when the pointer was pressed
+    const brush = d3.brushY().extent([[-12, top], [12, height - bottom]])
+      .on("start", ({sourceEvent, selection}) => { if (sourceEvent) begun = String(selection); })
+      .on("end", ({sourceEvent, selection}) => { // a click in the range moves nothing, and clears it as one beside it does
+        if (sourceEvent) setFilter(axis.name, selection && String(selection) !== begun ? [part(selection[1]), part(selection[0])] : null);
+      });
     const area = group.append("g").attr("class", "brush").attr("data-axis", axis.name).call(brush);
     if (filter) area.call(brush.move, [pixelOf(filter[1]), pixelOf(filter[0])]);
 

@@ -112,12 +112,12 @@ const describeLengths = group => { // of the judged metric, such as " 8-19"; emp
   const texts = new Set(d3.range(C).map(c => formatRanges(groupsOf(c, 0)[group] || [])));
   return texts.size === 1 ? ` ${[...texts][0]}` : "";
 };
-const describe = c => {
-  const {values, failed, run, seeds} = configurations[c];
+const describeSeeds = c => {
+  const {failed, run, seeds} = configurations[c];
   const isWhole = !failed && run === seeds.length;
-  const ran = isWhole ? `${run} seeds` : `${run - failed} of ${seeds.length} seeds finished, ${failed} failed`;
-  return [`rank ${page.table.rank[c]}`, ...Object.entries(values).map(pair => pair.join(" ")), ran].join(", ");
+  return `rank ${page.table.rank[c]}, ${isWhole ? `${run} seeds` : `${run - failed} of ${seeds.length} seeds finished, ${failed} failed`}`;
 };
+const describe = c => [describeSeeds(c), ...Object.entries(configurations[c].values).map(pair => pair.join(" "))].join(", ");
 const markOf = c => c === state.first ? "A" : c === state.second ? "B" : "";
 const labelWithMark = c => (markOf(c) ? `${markOf(c)} ` : "") + configurations[c].label;
 
@@ -184,7 +184,7 @@ const axes = [
 ].filter(axis => axis.values.some(value => value !== null));
 for (const axis of axes) {
   const distinct = [...new Set(axis.values.filter(value => value !== null))], [low, high] = d3.extent(distinct);
-  axis.ticks = axis.number && distinct.length <= 5 ? distinct : null; // each of a few values has its own tick
+  axis.ticks = axis.number && !axis.outcome && distinct.length <= 5 ? distinct : null; // each of a few values has its own tick
   if (!axis.number) axis.scale = d3.scalePoint(distinct, [0, 1]).padding(0.3);
   else {
     axis.log = axis.log && low > 0;
