@@ -21,7 +21,7 @@ from tests.browser import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART, PICTURE = ROOT / "search_spaces" / "quickstart.yaml", ROOT / "search_spaces" / "quickstart.png"
-SIZE, CROPPED, COLORS = (1060, 852), (1044, 786), 256  # of the picture, in pixels; cropped: without bar and table
+SIZE, CROPPED, COLORS = (1060, 852), (1044, 732), 256  # of the picture, in pixels; cropped: without bar and table
 PAGE = ROOT / "orchestrator" / "README.md"
 SCREEN = re.compile(r"(?<=```\n)Sweep quickstart\n.*?(?=\n```)", re.DOTALL)
 WIDTH = 100  # of the screen in characters
