@@ -62,6 +62,12 @@ class Member:
         if self._reports and defaults:  # else these values would be known only from the code
             self._write_report({"defaults": json.loads(json.dumps(defaults, default=str, skipkeys=True))})
 
+        # An older version of the sweep's package does not read notices, so it does not ask for them.
+        ignored, known = ", ".join(f"config.{key}" for key in given if key not in config), ", ".join(map(str, config))
+        if ignored and defaults and self._declared.get("wants_ignored_keys"):
+            effect = "a script that reads only these ignores it; use one name in both, or add a default"
+            self._write_report({"notice": f"{ignored}: not a default of lengthwise.member ({known}); {effect}"})
+
     @property
     def checkpoints(self) -> Path:
         """The folder for saved states, kept for the next attempt; outside of a sweep `checkpoints/` in this folder."""

@@ -37,6 +37,12 @@ class PlaceholderValues:
     reports: Path
 
 
+def passes_config(words: Iterable[str]) -> bool:
+    """Return whether a command gives the program values of its config."""
+    names = _find_placeholders(words)
+    return any(name in (*ARGUMENT_LISTS, "config_file") or name.startswith("config.") for name in names)
+
+
 def find_unknown_placeholders(words: Iterable[str], config_keys: Iterable[str]) -> list[Problem]:
     """Return a problem for each unknown or misused placeholder; `config_keys` are dotted, without `config.`."""
     allowed = [*ARGUMENT_LISTS, *SINGLE_VALUES, *(f"config.{key}" for key in config_keys)]

@@ -25,7 +25,7 @@ import lengthwise
 from orchestrator.code.user_code import PROGRAM
 from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.interface.work import PackWork
-from orchestrator.program.command import PlaceholderValues, fill_words
+from orchestrator.program.command import PlaceholderValues, fill_words, passes_config
 from orchestrator.program.exit_causes import (
     RESTART_CODE,
     EndedAttempt,
@@ -98,6 +98,7 @@ class _MemberRun:
                 lengths=member.lengths,
                 own_lengths=evaluation.list_metrics_with_lengths(),
                 judged=work.objective,
+                passes_config=passes_config(member.program.words),
             )
         )
 
@@ -108,6 +109,7 @@ class _MemberRun:
         self.last_reported: ReportedStep | None = None
         self.is_stop_requested = False  # by the driver
         self._sent_defaults: Mapping[str, Any] = {}
+        self._sent_notices = 0
         self._began = time.monotonic() - work.seconds
 
     @property
@@ -358,7 +360,10 @@ class _MemberRun:
             raise
 
     def _record_steps(self, steps: list[ReportedStep]) -> None:
-        """Report complete steps up to `end_step` that the sweep does not have yet."""
+        """Report new notices, and complete steps up to `end_step` that the sweep does not have yet."""
+        for notice in self.reports.notices[self._sent_notices :]:
+            self.reporter.notice(notice)
+        self._sent_notices = len(self.reports.notices)
         for reported in steps:
             self.last_reported = reported
             if self.recorded_step < reported.step <= self.end_step:

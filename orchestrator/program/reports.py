@@ -5,16 +5,18 @@
     {"failed": 1400}
     {"stopped": 9000}
     {"defaults": {"width": 64}}
+    {"notice": "config.lr: not a default of lengthwise.member (learning_rate); ..."}
 
 A number without lengths is measured at length 1; null and NaN are allowed. If a later attempt repeats a step with other
-values, the values of the first attempt count. `defaults` are values of the program that the sweep does not set.
+values, the values of the first attempt count. `defaults` are values of the program that the sweep does not set, and a
+`notice` is shown to the user.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,8 +27,9 @@ from numpy.typing import NDArray
 import lengthwise
 from orchestrator.errors import LengthwiseError
 from orchestrator.interface.trainer import MISSING_REPORT_MARKER
+from orchestrator.text.wording import format_lengths
 
-_FIELDS = ("step", "average", "curves", "loss", "failed", "stopped", "defaults")
+_FIELDS = ("step", "average", "curves", "loss", "failed", "stopped", "defaults", "notice")
 
 
 class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
@@ -45,7 +48,8 @@ class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it p
 class DeclaredReports:
     """The reports that a sweep file declares: steps, averages, lengths of each metric, and all lengths, ascending.
 
-    own_lengths: the metrics with lengths of their own, instead of `evaluation.lengths`.
+    own_lengths: the metrics with lengths of their own, instead of `evaluation.lengths`. passes_config: whether the
+    command gives the program its config, besides `lengthwise.member()`.
     """
 
     steps: int
@@ -55,6 +59,7 @@ class DeclaredReports:
     lengths: tuple[int, ...]
     own_lengths: Collection[str] = ()
     judged: Mapping[str, Any] | None = None  # the metric, average and lengths by which configurations are ranked
+    passes_config: bool = False
 
     @cached_property
     def fields(self) -> dict[str, Any]:
@@ -64,6 +69,8 @@ class DeclaredReports:
             "averages": list(self.averages),
             "own_lengths": list(self.own_lengths),
             "judged": dict(self.judged) if self.judged else None,
+            # A client reports keys that its script may ignore, if this version reads notices.
+            "wants_ignored_keys": not self.passes_config,
         }
 
     def check_judged(self, average: str, curves: Mapping[str, Mapping[int, float]]) -> None:
@@ -73,6 +80,21 @@ class DeclaredReports:
     def lacks_judged(self, averages: Collection[str]) -> bool:
         """Return whether the average by which configurations are ranked is not among these."""
         return self.judged is not None and self.judged["average"] not in averages
+
+    def describe_missing_lengths(self, reports: Iterable[Mapping[str, Mapping[int, float]]]) -> str:
+        """Return a sentence on declared metrics and lengths without a value in the reports of a step; empty if none."""
+        curves = list(reports)
+        missing_lengths = {
+            name: [length for length in lengths if not any(length in curve.get(name, {}) for curve in curves)]
+            for name, lengths in self.metrics.items()
+        }
+        missing_lengths = {name: lengths for name, lengths in missing_lengths.items() if lengths}
+        texts = ", ".join(f"{name} at {format_lengths(lengths)}" for name, lengths in missing_lengths.items())
+        declared_by = "lengths" if set(missing_lengths).isdisjoint(self.own_lengths) else "metrics"
+        return texts and (
+            f"has no value of {texts}, which evaluation.{declared_by} declares; if the program never reports it, "
+            "remove it there, or give the metric lengths of its own in evaluation.metrics"
+        )
 
     def find_next_due_step(self, step: int) -> int:
         """Return the first step after `step` at which a report is due."""
@@ -95,6 +117,7 @@ class Report:
     failed: bool = False
     stopped: bool = False
     defaults: Mapping[str, Any] | None = None
+    notice: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,9 +141,13 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
     for name in fields:
         lengthwise.check_name("key", name, _FIELDS)
     ends = [name for name in ("failed", "stopped") if name in fields]
-    is_alone = bool(ends) or "defaults" in fields
+    is_alone = bool(ends) or "defaults" in fields or "notice" in fields
     if (is_alone and len(fields) > 1) or (not is_alone and not {"step", "curves"} <= fields.keys()):
-        raise ValueError("expected `step` and `curves`, or `failed`, `stopped` or `defaults` alone")
+        raise ValueError("expected `step` and `curves`, or `failed`, `stopped`, `defaults` or `notice` alone")
+    if "notice" in fields:
+        if not isinstance(fields["notice"], str):
+            raise ValueError("`notice` must be a text")
+        return Report(step=0, notice=fields["notice"])
     if "defaults" in fields:
         if not isinstance(fields["defaults"], dict):
             raise ValueError("`defaults` must be an object of values")
@@ -148,6 +175,7 @@ class MergedReports:
     completed_step: the last complete step. last_step: the last reported step, due or not, or 0. repeated: the number of
     reports that a later attempt repeated with other values. failed_step, stopped_step: the step at which training
     diverged or stopped early, else None; later lines are not read. defaults: from the newest attempt with any.
+    notices: sentences for the user, of the program and on its first report.
     """
 
     def __init__(self, declared: DeclaredReports) -> None:
@@ -156,11 +184,13 @@ class MergedReports:
         self.failed_step: int | None = None
         self.stopped_step: int | None = None
         self.defaults: Mapping[str, Any] = {}
+        self.notices = list[str]()
         # Where the current attempt is read.
         self._file = ""
         self._line = 0
         self._lines: dict[tuple[int, str], int] = {}  # line numbers in it, by step and average
         self._curves: dict[tuple[int, str], NDArray[np.float32]] = {}
+        self._first_curves = list[Mapping[str, Mapping[int, float]]]()  # of the first due step, as reported
         self._losses: dict[int, float] = {}
 
     def read(self, file: str, text: str) -> list[ReportedStep]:
@@ -204,6 +234,9 @@ class MergedReports:
         if report.defaults is not None:
             self.defaults = report.defaults
             return []
+        if report.notice:
+            self.notices.append(report.notice)
+            return []
         if self.completed_step == self.declared.steps:
             return []  # after the last step nothing is recorded any more
         if report.failed:
@@ -230,6 +263,8 @@ class MergedReports:
         elif self.declared.is_due(step) and step > self.completed_step:
             self.declared.check_judged(average, report.curves)
             self._curves[step, average] = values_KL
+            if self.completed_step == 0:
+                self._first_curves.append(report.curves)
             if math.isnan(self._losses.get(step, math.nan)):
                 self._losses[step] = report.loss
             if all((step, name) in self._curves for name in self.declared.averages):
@@ -269,6 +304,9 @@ class MergedReports:
 
     def _complete_step(self, step: int) -> ReportedStep:
         """Mark a step as complete and return its curves, with NaN for averages that were not reported."""
+        # A length that is never reported would be noticed only after all training.
+        if self.completed_step == 0 and (missing := self.declared.describe_missing_lengths(self._first_curves)):
+            self.notices.append(f"the report of step {step} {missing}")
         self.completed_step = step
         missing_KL = _make_array({}, self.declared)
         values_AKL = np.stack([self._curves.get((step, name), missing_KL) for name in self.declared.averages])

@@ -21,6 +21,7 @@ from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.repackings import describe_repacking
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.confirmation import make_label
 from orchestrator.running.driving.budget import Limit, SweepBudget
 from orchestrator.running.driving.decide import (
     DecideRound,
@@ -50,7 +51,7 @@ from orchestrator.running.driving.sampler import ConfigurationSampler, find_miss
 from orchestrator.running.pack.reported_environments import ReportedEnvironments
 from orchestrator.running.pack.train_pack import get_checkpoint_folder
 from orchestrator.running.pack.watchdog import take_watchdog_report
-from orchestrator.text.wording import format_count, format_label, group_errors
+from orchestrator.text.wording import format_count, group_errors
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from trainers.evaluation.results import Evaluation
@@ -88,6 +89,7 @@ class SweepDriver:
         self.running: dict[str, RunningPack] = {}
         self._environments = ReportedEnvironments()
         self._shown_errors = dict[str, str]()  # each error that was shown, with its first pack
+        self._shown_notices = set[str]()
         self._packer = packer
         self._hold_signals = hold_signals
         self._say = say
@@ -199,8 +201,12 @@ class SweepDriver:
         self._stop_if_budget_is_used_up()
 
     def on_notice(self, pack_id: str, text: str) -> None:
-        """Pass on a message of a worker to the user."""
-        self._say(f"{self._describe_pack(pack_id)}: {text}")
+        """Pass on a message of a worker to the user; one on a program, which all members share, only once."""
+        if not self.spec.program:
+            self._say(f"{self._describe_pack(pack_id)}: {text}")
+        elif text not in self._shown_notices:
+            self._shown_notices.add(text)
+            self._say(f"warning: {text}")
 
     def repack_after_shortage(self, pack_id: str, error: str) -> bool:
         """Repack the pack, and similar packs that no worker has begun, into smaller ones; return whether it could."""
@@ -242,11 +248,15 @@ class SweepDriver:
         refuse_equal_failures(self.state, get_trainer(self.spec.sections).max_equal_failures)
 
     def _describe_pack(self, pack_id: str) -> str:
-        """Return a pack as messages name it, or the member if it has only one: "#0 seed 1 (pack 0c1b66877d7e)"."""
+        """Return a pack as messages name it, or the member if it has only one: "#0 seed 1 (pack 0c1b66877d7e)".
+
+        A run of a program is one member, so it has no other name: "#0 seed 1".
+        """
         (config_id, seed), *others = self.state.packs[pack_id].members
         if others:
             return f"pack {pack_id}"
-        return f"{format_label(self.state.configurations[config_id].number)} seed {seed} (pack {pack_id})"
+        member = f"{make_label(self.state.provenance, self.state.configurations[config_id].number)} seed {seed}"
+        return member if self.spec.program else f"{member} (pack {pack_id})"
 
     def _shorten_repeated(self, pack_id: str, error: str) -> str:
         """Return the error, or the pack that had the same error first, perhaps with other numbers."""

@@ -1,9 +1,11 @@
 """Defaults of a program that its sweep does not set: recorded, shown, and compared between sweeps."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+import lengthwise
 from orchestrator.errors import SweepExists
 from orchestrator.report.tables.provenance_section import make_provenance_section
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
@@ -77,3 +79,51 @@ def test_a_default_that_changes_between_attempts(study: Study) -> None:
         json.loads(line) for path in state.folder.glob("members/*/*.jsonl") for line in path.read_text().splitlines()
     ]
     assert [line["defaults"]["dropout"] for line in lines if "defaults" in line] == counts
+
+
+@pytest.mark.parametrize(
+    ("command", "defaults", "shown"),
+    [
+        ("python train.py", '{"learning_rate": 0.1}', 1),
+        ("python train.py ${args}", '{"learning_rate": 0.1}', 0),  # the script reads its arguments, too
+        ("python train.py", '{"lr": 0.1}', 0),
+        ("python train.py", "", 0),
+    ],
+)
+def test_a_key_that_is_no_default_is_named_once(command: str, defaults: str, shown: int, study: Study) -> None:
+    report = 'run.report(step, {"acc": {5: 1.0, 10: 0.5, 20: 0.1}})'
+    code = f"import lengthwise\nrun = lengthwise.member({defaults})\nfor step in (10, 20, 30):\n    {report}\n"
+    study.write(code, program={"command": command}, config={}, seeds=3)
+    state = study.run()
+    assert state.end_status == "complete", study.output
+    notices = [line for line in study.output.splitlines() if "config.lr" in line and "learning_rate" in line]
+    assert len(notices) == shown, study.output
+
+
+@pytest.mark.parametrize(
+    ("declared", "written"), [({}, ["defaults"]), ({"wants_ignored_keys": True}, ["defaults", "notice"])]
+)
+def test_an_older_version_gets_no_notice(
+    declared: dict[str, bool], written: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in {"CONFIG": {"lr": 0.5}, "DECLARED": declared}.items():
+        (tmp_path / name).write_text(json.dumps(content))
+        monkeypatch.setenv(f"LENGTHWISE_{name}", str(tmp_path / name))
+    monkeypatch.setenv("LENGTHWISE_REPORTS", str(tmp_path / "reports"))
+    lengthwise.member({"learning_rate": 0.1})
+    lines = (tmp_path / "reports").read_text().splitlines()
+    assert [name for line in lines for name in json.loads(line)] == written
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_length_that_the_first_report_lacks_is_named_once(own: bool, study: Study) -> None:
+    report = 'run.report(step, {"acc": {5: 1.0, 10: 0.5}, "loss": 0.1})'
+    code = f"import lengthwise\nrun = lengthwise.member()\nfor step in (10, 20, 30):\n    {report}\n"
+    acc = {"direction": "maximize", "lengths": [5, 10]} if own else "maximize"
+    metrics = {"acc": acc, "loss": {"direction": "minimize", "lengths": [1]}}
+    study.write(code, program={"command": "python train.py"}, evaluation__metrics=metrics, seeds=3)
+    state = study.run()
+    assert state.end_status == "complete", study.output
+    notices = [line for line in study.output.splitlines() if "step 10 " in line and "acc at length 20" in line]
+    assert len(notices) == (0 if own else 1) and not any("loss" in line for line in notices), study.output
+    assert all("evaluation.lengths" in line for line in notices)
