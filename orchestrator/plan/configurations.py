@@ -204,13 +204,23 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     """Return warnings about unusual settings of members, and of the objective (for the first member)."""
     objective, trainer = spec.objective, get_trainer(spec.sections)
     warnings = list_trainer_warnings(spec, members)
-    metric = trainer.list_measurements(members[0]).metrics[objective.metric]
+    measured = trainer.list_measurements(members[0])
+    metric = measured.metrics[objective.metric]
 
     # A score at trained lengths says nothing about generalization.
     trained = [length for length in objective.lengths if length in metric.trained_lengths]
     if trained:
         included = f"objective.lengths includes trained lengths ({format_ranges(trained)})"
         warnings.append(f"{spec.format_location('objective.lengths')}: {included}")
+
+    # Ranking by every longer length leaves none to test the choice; a metric without lengths has no other. With trained
+    # lengths among them the choice is one in distribution, which the warning above says.
+    longest = measured.longest_trained.get(metric.distribution)
+    longer = [length for length in metric.lengths if longest is None or length > longest]
+    if not trained and len(metric.lengths) > 1 and longer and set(longer) <= set(objective.lengths):
+        beyond = "" if longest is None else " beyond the trained ones"
+        included = f"objective.lengths includes every evaluated length{beyond} ({format_ranges(longer)})"
+        warnings.append(f"{spec.format_location('objective.lengths')}: {included}, so none is left as a test")
 
     if metric.direction != objective.direction:
         mismatch = (

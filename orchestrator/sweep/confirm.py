@@ -22,6 +22,7 @@ from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.summary import ConfigurationResult
 from orchestrator.session.session import Outcome
+from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, explain_too_few
 from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_with_labels, refuse_unfinished
 from orchestrator.text.consoles import say
@@ -113,6 +114,10 @@ def plan_confirmation(
     notes = []
     if spec.folder is not None and spec.folder.is_relative_to(state.folder.resolve()):
         notes.append(f"note: the files of the program have changed; using their copies in {spec.folder}")
+
+    # The first two configurations are compared by pairs of seeds; say it before the training if these are too few.
+    if len(chosen) > 1 and len(spec.seeds) < MIN_FOR_MEDIAN:
+        notes.append(f"note: {explain_too_few(len(spec.seeds), MIN_FOR_MEDIAN, 'seeds')}; {DEFAULT_SEEDS} are usual")
     return DerivedSweep(spec=spec, origin={CONFIRMS: origin}, messages=tuple(notes))
 
 

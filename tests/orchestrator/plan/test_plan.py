@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from orchestrator.plan.configurations import list_warnings, make_configurations
 from orchestrator.plan.packing.pack_sizes import balance_sizes, compute_makespan, split_evenly, split_members
 from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerPool
+from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepFileError, load_sweep
 from tests.orchestrator.sized_packer import SizedPacker
 from trainers.settings import registry
@@ -149,6 +150,18 @@ def test_scoring_at_trained_lengths_is_warned_about(spec):
     warnings = list_warnings(scored, [configuration.build_member(0)])
     assert len(warnings) == 2 and "planned.yaml:21" in warnings[0] and "trained lengths (3)" in warnings[0]
     assert "total_variation is better when it is minimized" in warnings[1]
+
+
+def test_scoring_at_every_longer_length_is_warned_about(spec):
+    (configuration,) = make_configurations(spec(), [(0, values())])
+    metric = get_trainer(spec().sections).list_measurements(configuration.build_member(0)).metrics["total_variation"]
+    longer = [length for length in metric.lengths if length > max(metric.trained_lengths)]
+    assert longer[1:]
+    for lengths, count in ((longer, 1), (longer[1:], 0)):
+        scored = spec(("lengths: [4]", f"lengths: {lengths}"))
+        warnings = list_warnings(scored, [configuration.build_member(0)])
+        assert len(warnings) == count
+        assert all("planned.yaml:21" in warning and "objective.lengths" in warning for warning in warnings)
 
 
 def test_a_model_whose_members_are_trained_one_after_another_is_warned_about(spec, monkeypatch):
