@@ -148,7 +148,7 @@ def list_names(
             raise UserError("--import: not allowed with `lengthwise list sweeps`")
         from orchestrator.upkeep.listing import list_sweeps
 
-        lines = list_sweeps(storage or find_default_storage())
+        lines = list_sweeps(storage or find_default_storage(), is_default=storage is None)
     else:
         if storage is not None:
             raise UserError("--storage: only allowed with `lengthwise list sweeps`")

@@ -34,7 +34,7 @@ def status(
             raise UserError(f"{'--trace' if trace else '--follow'}: needs DIR, the folder or name of a sweep")
         from orchestrator.upkeep.listing import list_sweeps
 
-        _say("\n".join(list_sweeps(find_default_storage())))
+        _say("\n".join(list_sweeps(find_default_storage(), is_default=storage is None)))
         return
 
     # The display ends with the sweep; Ctrl-C ends only the display.
@@ -184,14 +184,14 @@ def ui(
     from orchestrator.mirror.fetch import fetch_storage
 
     # The option precedes the environment variable, and both precede the file in the storage folder.
-    storage = storage or find_default_storage()
+    is_default, storage = storage is None, storage or find_default_storage()
     fetch_storage(storage)
     if tracking_uri is None:
         from orchestrator.tracking.address import read_uri_variable
 
         tracking_uri = read_uri_variable()
     if not tracking_uri:
-        refuse_empty_storage(storage)
+        refuse_empty_storage(storage, is_default=is_default)
 
     _say("starting MLflow ...")
     from orchestrator.tracking.ui import serve

@@ -31,7 +31,7 @@ from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.failed_seeds import get_worst_value
 from orchestrator.statistics.quartiles import Quartiles, compute_quartiles
 from orchestrator.statistics.trend import compute_binned_medians
-from orchestrator.text.wording import compact_value
+from orchestrator.text.wording import compact_value, shorten_keys
 
 GOLDEN_RATIO = 0.6180339887
 TREND_COLOR = "#333333"
@@ -60,13 +60,13 @@ class Panel:
 def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
     """Draw the score of every configuration against a searched key on `axes`, with quartiles over seeds."""
     panel = _make_panel(summary, key)
-    domain = summary.searched[key]
+    domain, name = summary.searched[key], shorten_keys([*summary.searched])[key]  # as in tables
     worst = get_worst_value(summary.objective.direction)
     _scale_axes(axes, panel, summary)
     if domain not in ("choice", "grid") and is_numeric([dot.value for dot in panel.dots]):
-        _draw_numbers(axes, key, panel, domain, worst)
+        _draw_numbers(axes, name, panel, domain, worst)
     else:
-        _draw_categories(axes, key, panel, worst)
+        _draw_categories(axes, name, panel, worst)
 
     _leave_room_for_failed(axes, panel)
     axes.set_ylabel(escape_for_figure(panel.label), fontsize=9)
@@ -88,8 +88,8 @@ def _make_panel(summary: Summary, key: str) -> Panel:
     )
 
 
-def _draw_numbers(axes: Axes, key: str, panel: Panel, domain: str, worst: float) -> None:
-    """Draw the dots of a numeric key on a scale that suits its domain, with binned medians as the trend."""
+def _draw_numbers(axes: Axes, name: str, panel: Panel, domain: str, worst: float) -> None:
+    """Draw the dots of the numeric key `name` on a scale that suits its domain, with binned medians as the trend."""
     # one_minus_log_uniform is logarithmic in the distance to 1, with values that grow to the right.
     complement = domain == "one_minus_log_uniform"
     x = [1.0 - float(dot.value) if complement else float(dot.value) for dot in panel.dots]
@@ -112,10 +112,10 @@ def _draw_numbers(axes: Axes, key: str, panel: Panel, domain: str, worst: float)
         )
         axes.fill_between(centre, low, high, color=TREND_COLOR, alpha=0.12, linewidth=0, zorder=1)
         axes.plot(centre, median, color=TREND_COLOR, linewidth=1.8, zorder=4, label="trend")
-    axes.set_xlabel(escape_for_figure(f"{key} (logarithmic in 1 − value)" if complement else key))
+    axes.set_xlabel(escape_for_figure(f"{name} (logarithmic in 1 − value)" if complement else name))
 
 
-def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
+def _draw_categories(axes: Axes, name: str, panel: Panel, worst: float) -> None:
     """Draw the dots of each category beside each other, with a median and a box."""
     values = sorted({json.dumps(dot.value) for dot in panel.dots}, key=_make_sort_key)
     for position, value in enumerate(values):
@@ -140,7 +140,7 @@ def _draw_categories(axes: Axes, key: str, panel: Panel, worst: float) -> None:
     # Values are sorted as JSON, but shown in their usual form.
     _label_categories(axes, [escape_for_figure(compact_value(json.loads(value))) for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
-    axes.set_xlabel(escape_for_figure(key))
+    axes.set_xlabel(escape_for_figure(name))
 
 
 def _label_categories(axes: Axes, names: Sequence[str]) -> None:

@@ -166,7 +166,7 @@ def import_table_rows(
         status, message = describe_end(state)
         with interrupts.hold_signals():
             add_record(ledger, state, "end", status=status, message=message)
-    ended = f"{describe_end_status(state.end_status)}: {state.end_message}"
+    ended = f"{describe_end_status(state)}: {state.end_message}"
     say(console, f"{ended}; draw the report with: {format_command('report', folder)}")
     return Outcome(folder=folder, status=str(state.end_status), exit_code=0)
 

@@ -193,7 +193,7 @@ def _describe_configuration(side: Side) -> str:
     rank = (
         f"ranked {format_ranks(side.summary)[row.config_id]} of {side.summary.complete_configurations}"
         if row.rank
-        else "failed"
+        else row.why_unranked
     )
     ended = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
     return f"{format_label(row.number)} of {side.summary.name} ({row.config_id}, {rank}; {ended})"

@@ -116,9 +116,10 @@ class Screen:
             room = MAX_CONFIRMATION if sentence.startswith("Confirmation ") else MAX_SENTENCE
             lines += _count_lines(sentence[:room])
             if console.is_terminal and str(summary.folder) not in sentence:  # a command is copied as one line
-                sentence = "\n".join(
-                    textwrap.wrap(sentence, width, max_lines=math.ceil(room / width), placeholder=" ...")
-                )
+                max_lines = math.ceil(room / width)
+                if room == MAX_CONFIRMATION:
+                    sentence = _cut_sentences(sentence, width, max_lines)
+                sentence = "\n".join(textwrap.wrap(sentence, width, max_lines=max_lines, placeholder=" ..."))
             yield make_sentence_text(sentence, console, summary)
 
         # Only the first rows, with the columns that fit: the page has the others, and the legend explains what is
@@ -172,6 +173,15 @@ class Screen:
             traces = f"Tracebacks: {format_command('status', summary.folder)} --trace"
             lines.append(traces if summary.status == "running" else f"{traces}; retry the crashed ones with: {retry}")
         return lines
+
+
+def _cut_sentences(text: str, width: int, max_lines: int) -> str:
+    """Return as many whole sentences of a text as fit, then "..." if some do not; the first one in any case."""
+    shown = text
+    while len(textwrap.wrap(shown, width)) > max_lines and (end := text.rfind(". ")) > 0:
+        text = text[: end + 1]
+        shown = f"{text} ..."
+    return shown
 
 
 def _count_lines(text: str) -> int:

@@ -69,9 +69,12 @@ class ConfigurationResult:
 
     @property
     def why_unranked(self) -> str:
-        """Why the configuration has no rank: "failed", "pruned at step 300", or "..." while seeds are unfinished."""
+        """Why the configuration has no rank: "failed", "pruned at step 300", or "..." while seeds are unfinished.
+
+        "no score" if no seed failed, but the judged metric is NaN.
+        """
         if self.has_failed:
-            return "failed"
+            return "failed" if self.seeds_failed else "no score"
         return "..." if self.pruned_at is None else f"pruned at step {self.pruned_at}"
 
     @property

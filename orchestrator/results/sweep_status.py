@@ -7,10 +7,12 @@ _WORDS = {"complete": "finished", None: "interrupted"}  # without an `end` recor
 
 
 def describe_sweep_status(state: SweepState) -> str:
-    """Return running, finished, failed (no configuration has a score), interrupted or stopped."""
-    return "running" if describe_running_driver(state.folder) else describe_end_status(state.end_status)
+    """Return running, finished, failed or no score (no configuration has one), interrupted or stopped."""
+    return "running" if describe_running_driver(state.folder) else describe_end_status(state)
 
 
-def describe_end_status(end_status: str | None) -> str:
-    """Return the word for the status of an `end` record, None without a record."""
-    return _WORDS.get(end_status) or str(end_status)
+def describe_end_status(state: SweepState) -> str:
+    """Return the word for how a sweep ended; "no score" instead of failed if none of its seeds failed."""
+    if state.end_status == "failed" and not any(member.status == "failed" for member in state.members):
+        return "no score"
+    return _WORDS.get(state.end_status) or str(state.end_status)

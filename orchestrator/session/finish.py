@@ -29,7 +29,7 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
         publisher.announce("files")
         _record_publication(session, spec, publisher.wait())
         publisher.kill()
-    session.say(f"{describe_end_status(status)}: {message}")
+    session.say(f"{describe_end_status(state)}: {message}")
     return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(state.failed_packs)))
 
 

@@ -62,8 +62,8 @@ def choose_best_rows(
     if top > len(rows):
         ended_rows = [row for row in summary.rows if row.is_complete and row not in rows]
         counts = {
-            "failed": sum(row.has_failed for row in ended_rows),
-            "have no finite score": sum(not row.has_failed for row in ended_rows),
+            "failed": sum(row.why_unranked == "failed" for row in ended_rows),
+            "have no finite score": sum(row.why_unranked != "failed" for row in ended_rows),
             "were pruned": (pruned := sum(row.pruned_at is not None for row in summary.rows)),
             "have not ended": summary.planned_configurations - summary.complete_configurations - pruned,
         }
@@ -84,7 +84,8 @@ def choose_labelled_rows(
     label_by_id = {find_configuration(state, label).config_id: label for label in labels}
     for row in summary.rows:
         if row.config_id in label_by_id and not is_eligible(row, eligible_ids):
-            reason = "failed" if row.has_failed else "has no finite score" if row.is_complete else row.why_incomplete
+            reason = row.why_incomplete if not row.is_complete else "has no finite score"
+            reason = "failed" if row.why_unranked == "failed" else reason
             raise UserError(
                 f"--configuration {label_by_id[row.config_id]}: {format_label(row.number)} {reason}; "
                 "allowed: configurations that succeeded"

@@ -13,6 +13,7 @@ from orchestrator.record.files.code import find_program
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.text.redaction import redact_spec
 from orchestrator.text.wording import format_command, join_first_few, list_differing_keys
 from orchestrator.tracking.address import read_uri_variable
@@ -57,9 +58,9 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
 
 
 def advise_existing(state: SweepState, folder: Path, *, has_changed_code: bool = False) -> str:
-    """Return how a sweep can be continued, or shown if it is complete, as the end of a sentence."""
+    """Return how a sweep can be continued, or shown if it has finished, as the end of a sentence."""
     if state.end_status == "complete" and not state.failed_packs:
-        return f"is complete; show it with: {format_command('report', folder)}"
+        return f"is {describe_end_status(state)}; show it with: {format_command('report', folder)}"
     retry = " --retry-failed" if state.failed_packs else ""
     accept = " --accept-code-change (results of the old code stay)" if has_changed_code else ""
     return f"can be resumed with: {format_command('resume', folder)}{retry}{accept}"

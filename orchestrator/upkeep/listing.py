@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.addresses import find_address, get_address_or_path
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage
-from orchestrator.record.ledger.folders import list_sweep_folders
+from orchestrator.record.ledger.folders import describe_no_sweeps, list_sweep_folders
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
@@ -18,17 +18,18 @@ from orchestrator.text.wording import format_duration
 HEADER = ("name", "study", "state", "configurations", "failed seeds", "best score", "size", "age", "confirms")
 
 
-def list_sweeps(storage: Path) -> list[str]:
+def list_sweeps(storage: Path, *, is_default: bool = False) -> list[str]:
     """Return the lines of the table, sorted by name, and then a line for each sweep that cannot be read.
 
-    Raises UserError if the folder does not exist.
+    Raises UserError if the folder does not exist. `is_default`: the user did not name the folder.
     """
     problems = fetch_storage(storage, strict=False)
     if not storage.is_dir() and find_address(storage) is None:
-        raise UserError(f"{storage} does not exist; --storage is the folder of the sweeps")
+        missing = f"{storage} does not exist; --storage is the folder of the sweeps"
+        raise UserError(describe_no_sweeps(storage) if is_default else missing)
     folders = list_sweep_folders(storage)
     if not folders:
-        return [f"no sweeps in {get_address_or_path(storage)}"]
+        return [describe_no_sweeps(storage) if is_default else f"no sweeps in {get_address_or_path(storage)}"]
 
     # A sweep that cannot be read must not hide the others.
     rows: list[tuple[str, ...]] = [HEADER]

@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.addresses import (
     IN_TEMPORARY_COPY,
     LASTING_STORAGES,
+    find_address,
     find_local_copy,
     get_address_or_path,
     is_absolute,
@@ -30,6 +31,7 @@ SWEEP_FOLDERS = (CHECKPOINTS_FOLDER, "code", "curves", "figures", WEIGHTS_FOLDER
 REPORT_HTML = "report.html"
 STOP_FILE = f"{CHECKPOINTS_FOLDER}/stop"  # stops all packs at their next evaluation
 STORAGE_VARIABLE = "LENGTHWISE_STORAGE"
+FIRST_SWEEP = "`lengthwise run quickstart` makes one"
 MAX_NAMED_SWEEPS = 5  # in a message
 _chosen_storage = ""  # the value of --storage
 
@@ -147,14 +149,21 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
     return NotASweep(f"{folder} {reason}{suggestion}")
 
 
-def refuse_empty_storage(storage: Path) -> None:
-    """Raise UserError if `storage` has no sweeps; creates nothing."""
+def describe_no_sweeps(storage: Path) -> str:
+    """Return that the default storage has no sweeps yet, and how to make one."""
+    return f"no sweeps in {get_address_or_path(storage)}{'' if find_address(storage) else '/'} yet; {FIRST_SWEEP}"
+
+
+def refuse_empty_storage(storage: Path, *, is_default: bool = False) -> None:
+    """Raise UserError if `storage` has no sweeps; creates nothing. `is_default`: the user did not name the folder."""
     if list_sweep_folders(storage):
         return
     if has_ledger(storage):
         raise UserError(
             f"{storage} is itself a sweep; did you mean {format_command('ui --storage', storage.resolve().parent)}?"
         )
+    if is_default:
+        raise UserError(describe_no_sweeps(storage))
     if not storage.exists():
         raise UserError(f"{get_address_or_path(storage)} does not exist; --storage is the folder of the sweeps")
     raise UserError(f"{get_address_or_path(storage)} has no sweeps; --storage is the folder of the sweeps")

@@ -68,6 +68,7 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             "statistic": objective.statistic,
             "policy": objective.failed_seeds,
             "infinite": summary.infinity_text,
+            "why_lost": _explain_lost(summary),
         },
         "configurations": configurations,
         "groups": [{name: [*getattr(lengths, name)] for name in SHOWN_GROUPS} for lengths in groups],
@@ -95,6 +96,15 @@ def _list_confirmed_pairs(summary: Summary) -> Iterator[dict[str, Any]]:
                 "labels": [format_label(row.number) for row in confirmation.rows[:2]],
                 "sentence": describe_confirmed_pair(confirmation),
             }
+
+
+def _explain_lost(summary: Summary) -> str:
+    """Return why configurations have no median: their seeds failed, or their metric is NaN without a failure."""
+    undefined = [row.has_failed and not row.seeds_failed for row in summary.rows]
+    if not any(undefined):
+        return "no median, because seeds failed"
+    has_failures = any(row.seeds_failed for row in summary.rows)
+    return "no median, because seeds failed or the metric is NaN" if has_failures else "no score: the metric is NaN"
 
 
 def _describe_configuration(

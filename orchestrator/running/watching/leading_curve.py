@@ -5,12 +5,13 @@ import math
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.confirmation import make_label
 from orchestrator.results.scoring.configuration_scores import choose_evaluations, mask_judged_rows, read_objective
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.median_curves import make_bands
 from orchestrator.results.scoring.undefined_values import describe_undefined_values, has_undefined_score
 from orchestrator.running.watching.meter import find_best_configuration
-from orchestrator.text.wording import format_label, format_metric, format_number
+from orchestrator.text.wording import format_metric, format_number
 
 MAX_LENGTHS = 12
 
@@ -39,7 +40,7 @@ def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     values = ", ".join(f"{band.lengths[index]}: {format_number(band.median[index])}" for index in indices)
     shown = f" ({len(indices)} of {count} lengths)" if stride > 1 else ""
     curve = f"{format_metric(objective.metric, objective.average)} by length{shown}: {values}"
-    return [(f"median of {format_label(best.number)}", curve)]
+    return [(f"median of {make_label(state.provenance, best.number)}", curve)]
 
 
 def make_undefined_rows(state: SweepState) -> list[tuple[str, str]]:

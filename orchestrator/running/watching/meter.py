@@ -9,10 +9,11 @@ from types import MappingProxyType
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.confirmation import make_label
 from orchestrator.results.scoring.search_design import count_planned, count_specified
 from orchestrator.results.scoring.validation_scores import may_stop
 from orchestrator.running.driving.running_pack import RunningPack
-from orchestrator.text.wording import format_duration, format_label, format_number
+from orchestrator.text.wording import format_duration, format_number
 from orchestrator.trainer_choice import name_pack
 
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
@@ -146,9 +147,12 @@ def find_best_configuration(state: SweepState) -> ConfigurationState | None:
 
 
 def format_best_score(state: SweepState, placeholder: str = "none yet") -> str:
-    """Return the best score so far with its configuration, "0.0262 (#8)"; `placeholder` without one."""
+    """Return the best score so far with its configuration, "0.0262 (#8)"; `placeholder` without one.
+
+    The label is that of the report: in a confirmation, that of the search.
+    """
     best = find_best_configuration(state)
-    return f"{format_number(best.score)} ({format_label(best.number)})" if best else placeholder
+    return f"{format_number(best.score)} ({make_label(state.provenance, best.number)})" if best else placeholder
 
 
 def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = MappingProxyType({})) -> dict[str, int]:

@@ -9,12 +9,12 @@ from orchestrator.record.state.entities import STOPPED
 from orchestrator.record.state.lineage import CONFIRMS, IMPORTED
 from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmation import read_search_labels
+from orchestrator.results.confirmation import make_label, read_search_labels
 from orchestrator.results.pack_environments import PackEnvironments, describe_code, name_recorded_pack
 from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
-from orchestrator.results.seed_failures import advise_retry, make_failure_rows
+from orchestrator.results.seed_failures import advise_retry, make_failure_rows, name_seeds
 from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.running.watching.meter import count_seeds, count_steps, count_steps_done, format_best_score
 from orchestrator.text.wording import format_command, format_count, format_label, group_errors, join_first_few
@@ -36,7 +36,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     done_steps = sum(count_steps_done(state).values())
     total_steps = count_steps(state)
     done_share = f"{100 * done_steps / total_steps:.0f} %" if total_steps else "none yet"
-    status = f"running, by {owner}" if owner else describe_end_status(state.end_status)
+    status = f"running, by {owner}" if owner else describe_end_status(state)
     # A stopped sweep names the command in its message; if all packs failed so far, others would fail as well.
     retry = "" if owner else advise_retry(state)
     all_failed = retry and all(pack.status == "failed" for pack in state.packs.values() if pack.has_ended)
@@ -52,7 +52,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
         ("seeds", f"{counts['complete'] + counts['failed']}/{seed_count}"),
         ("seeds failed", f"{counts['failed']}{f' ({reasons})' if reasons else ''}"),
-        *make_failure_rows(state),
+        *make_failure_rows(state, read_search_labels(state.provenance)),
         *([("retry crashed", retry)] if retry else []),
         *([("tracebacks", f"{format_command('status', state.folder)} --trace")] if retry else []),
         *_make_stopped_row(state, seed_count),
@@ -71,7 +71,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     rows += [(f"{noun}s differ", sentence) for sentence in PackEnvironments.from_state(state).sentences]
     if attempts:
         tried = sum(bool(pack.attempts) for pack in state.packs.values())
-        rows.append(("failed attempts", f"{len(attempts)} of {format_count(tried, noun)}, last: {attempts[-1]}"))
+        rows.append(("failed attempts", f"{len(attempts)} in {format_count(tried, noun)}, last: {attempts[-1]}"))
     return rows
 
 
@@ -107,8 +107,9 @@ def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
 def make_trace_lines(state: SweepState) -> list[str]:
     """Return lines with every error that ended a pack, its traceback and its packs; similar errors are listed once."""
     noun = name_recorded_pack(state)
+    # What a script printed before its traceback differs between attempts that have the same cause.
     groups = group_errors(
-        (f"{error}\n{trace or NO_TRACE}", pack.pack_id)
+        (f"{error}\n{_cut_output(trace or NO_TRACE)}", (pack.pack_id, f"{error}\n{trace or NO_TRACE}"))
         for pack in state.packs.values()
         for error, trace in zip(pack.attempts, pack.traces, strict=True)
     )
@@ -117,12 +118,27 @@ def make_trace_lines(state: SweepState) -> list[str]:
             "imported results have no tracebacks" if IMPORTED in state.provenance else f"no failed {noun}s to trace"
         ]
     lines = []
-    for text, pack_ids in groups.items():
-        packs = _describe_packs(list(dict.fromkeys(pack_ids)), noun)
-        lines += ["", *f"{format_count(len(pack_ids), 'attempt')} of {packs}: {text}".rstrip().splitlines()]
+    for attempts in groups.values():
+        packs = _describe_packs(state, list(dict.fromkeys(pack_id for pack_id, _ in attempts)), noun)
+        _, first_text = attempts[0]
+        lines += ["", *f"{format_count(len(attempts), 'attempt')} of {packs}: {first_text}".rstrip().splitlines()]
     return lines
 
 
-def _describe_packs(pack_ids: Sequence[str], noun: str) -> str:
-    """Return the number of packs with the first few pack_ids: "2 packs (0c1b66877d7e, 3f00aa6e1b2c)"."""
-    return f"{format_count(len(pack_ids), noun)} ({join_first_few(pack_ids, MAX_NAMED_PACKS)})"
+def _cut_output(trace: str) -> str:
+    """Return a trace from its first traceback on, without earlier lines of a log; as it is without a traceback."""
+    return trace[max(0, trace.find("Traceback (most recent call last)")) :]
+
+
+def _describe_packs(state: SweepState, pack_ids: Sequence[str], noun: str) -> str:
+    """Return the number of packs with the first few pack_ids: "2 packs (0c1b66877d7e, 3f00aa6e1b2c)".
+
+    Runs of a program are named by their members: "2 runs (#0 seeds 1-2)".
+    """
+    names = join_first_few(pack_ids, MAX_NAMED_PACKS)
+    if "program" in state.spec:
+        members = (member for pack_id in pack_ids for member in state.packs[pack_id].members)
+        names = name_seeds(
+            (make_label(state.provenance, state.configurations[config_id].number), seed) for config_id, seed in members
+        )
+    return f"{format_count(len(pack_ids), noun)} ({names})"

@@ -142,7 +142,7 @@ def shown(axes, width):
 
 def test_an_effect_has_a_point_for_every_configuration(small):
     axes = small.plot_effect("training.learning_rate")
-    assert axes.get_xlabel() == "training.learning_rate" and axes.get_ylabel().startswith("score")
+    assert axes.get_xlabel() == "lr" and axes.get_ylabel().startswith("score")
     drawn = {float(x) for line in axes.lines if line.get_marker() in "o*" for x in line.get_xdata()}
     assert drawn == set(small.configurations["training.learning_rate"])
     with pytest.raises(UserError, match=r"no searched key 'lr'; allowed: model\.norm, "):

@@ -93,7 +93,7 @@ class Study:
     def _to_the_end(self, name: str, run: Callable[[Console], object]) -> SweepState:
         file = io.StringIO()
         try:
-            run(Console(file=file, width=300))
+            run(Console(file=file, width=1000))
         except EqualFailures as error:
             file.write(str(error))
         self.output = file.getvalue()

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.record.files.curves import read_curves
+from orchestrator.report.page.data import make_page_data
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.seed_failures import name_seeds
-from orchestrator.running.watching.status import make_status_rows
+from orchestrator.results.sweep_status import describe_end_status
+from orchestrator.running.watching.status import make_status_rows, make_trace_lines
 from orchestrator.tracking.pages import make_note
 from tests.orchestrator.program.studies import Study, script
 
@@ -50,6 +53,7 @@ def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
     *_, diverged, crashed, retry, _, end = study.output.splitlines()
     assert rows["diverged"] in diverged and rows["crashed"] in crashed
     assert f"lengthwise resume {state.folder} --retry-failed" in retry and retry.endswith(rows["retry crashed"])
+    assert rows["tracebacks"] in retry
     assert re.findall(r"\d+", end) == ["0", "2", "8", "2", "2"]  # configurations, seeds, crashed, diverged
     assert [end.count(reason) for reason in ("crashed", "diverged", "but")] == [1, 1, 0]
     assert state.end_message in rows["state"] and "finished: " not in make_note(summarize(state)).lower()
@@ -64,3 +68,28 @@ def test_a_sweep_whose_first_members_all_failed_has_one_command(study: Study) ->
     rows = dict(make_status_rows(study.run()))
     assert rows["state"].startswith("interrupted") and "continue with" not in rows
     assert "--retry-failed" in rows["retry crashed"] and "--accept-code-change" in rows["retry crashed"]
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_score_of_nan_is_not_called_a_failure(study: Study, crashes: bool) -> None:
+    report = 'run.report(step, {"acc": {5: 1.0, 10: float("nan"), 20: 0.1}})'
+    crash = "run.seed == 1 and 1 / 0" if crashes else "pass"
+    code = f"import lengthwise\nrun = lengthwise.member()\nfor step in (10, 20, 30):\n    {crash}\n    {report}\n"
+    study.write(code, program={"command": "python train.py"}, seeds=2)
+    state = study.run()
+    summary = summarize(state)
+    (row,) = summary.rows
+    assert (row.has_failed, row.rank, row.seeds_failed) == (True, None, int(crashes))
+    why_lost = make_page_data(summary, read_curves(state))["judged"]["why_lost"]
+    texts = [row.why_unranked, describe_end_status(state), dict(make_status_rows(state))["state"], why_lost]
+    assert [("failed" in text) for text in texts] == [crashes] * 4, texts
+    assert state.end_status == "failed"
+
+
+def test_attempts_that_printed_other_lines_have_one_cause(study: Study) -> None:
+    study.write(script(step="if step == 15: raise RuntimeError('lost the block')"))  # prints the step it begins at
+    state = study.run()
+    assert "2 in 1 run, " in dict(make_status_rows(state))["failed attempts"]
+    lines = make_trace_lines(state)
+    assert [line.split(":")[0] for line in lines if " attempts of " in line] == ["2 attempts of 1 run (#0 seed 0)"]
+    assert sum("begins at 0" in line for line in lines) == sum("Traceback" in line for line in lines) == 1

@@ -24,6 +24,7 @@ from orchestrator.report.write_report import write_report
 from orchestrator.results import read_confirmations as confirmations_module
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.read_confirmations import has_fresh_seeds, read_confirmations
+from orchestrator.running.watching.leading_curve import make_leading_curve_rows
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.sweep.confirm import plan_confirmation
 from orchestrator.tracking.run_contents import MlflowRunBuilder
@@ -95,12 +96,17 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
         dict(make_status_rows(SweepState.load(child.folder)))["confirms"]
         == f"searched (#0 is #2, #1 is #{other} there)"
     )
-    assert [line.split()[-1] for line in list_sweeps(tmp_path) if line.startswith("searched-")] == ["searched"]
+    (listed,) = (line for line in list_sweeps(tmp_path) if line.startswith("searched-"))
+    assert listed.split()[-1] == "searched" and "(#2)" in listed  # the label in the search, as in the report
+    assert dict(make_status_rows(child.state))["best score"].endswith("(#2)")
+    assert [name for name, _ in make_leading_curve_rows(child.state)] == ["median of #2"]
+    assert any("4 seeds" in message and "6" in message for message in planned.messages)
 
 
 @pytest.mark.parametrize("gain", [-0.1, 0.0, 0.1])  # of the search's second configuration, on fresh seeds
 def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_sweep, tmp_path, short_text, gain):
     planned = plan_confirmation(state := searched(), top=2, seeds="10")
+    assert planned.messages == plan_confirmation(state, top=1, seeds="2").messages == ()  # enough; nothing to compare
 
     def fresh(number, seed, average, metric, lengths, step):
         noise = 0.0 if gain else 0.01 * (-1) ** seed  # without a gain, seeds disagree

@@ -16,6 +16,7 @@ from orchestrator.report.lead_sentences import describe_lead
 from orchestrator.report.sentences import describe_best, describe_status, make_answers, make_short_answer
 from orchestrator.report.tables.columns import are_numbers
 from orchestrator.report.tables.configuration_tables import format_ranks, make_configuration_records
+from orchestrator.report.terminal import _cut_sentences
 from orchestrator.results.analysis import compute_score_effects, explain_missing_effects
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.make_summary import _describe_identical_curves, summarize
@@ -359,3 +360,9 @@ def test_a_lead_is_called_favoured_unless_test_values_are_equal(tmp_path, synthe
     assert make_short_answer(summary).endswith(
         {0.0: "no difference.", 0.1: "#1: ahead, on the seeds that chose it."}.get(gap, "worse.")
     )
+
+
+def test_a_text_without_room_ends_after_a_sentence():
+    text = "One two three. Four five six. Seven eight nine."
+    assert _cut_sentences(text, 20, 2) == "One two three. Four five six. ..."
+    assert _cut_sentences(text, 5, 1) == "One two three. ..." and _cut_sentences(text, 50, 1) == text

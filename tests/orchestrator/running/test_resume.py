@@ -110,7 +110,7 @@ def test_a_changed_spec_is_refused_with_the_difference(lengthwise, long_sweep):
     folder = long_sweep.uninterrupted
     before = (folder / LEDGER_FILE).read_bytes()
     run = long_sweep.words("uninterrupted")
-    lengthwise.refuses(*run, message=f"it is complete; show it with: lengthwise report {folder}")
+    lengthwise.refuses(*run, message=f"it is finished; show it with: lengthwise report {folder}")
     for changed in (
         lengthwise(*run, "--set", "training.batch_size=32", "--set", "space.training.batch_size=null"),
         lengthwise("resume", folder, "--set", "seeds=3"),

@@ -173,7 +173,7 @@ def test_refusals(searched, tmp_path):
     assert "--set seeds: cannot be changed" in read_refusal(overrides=["seeds=[1, 2]"])
     with pytest.raises(SweepFileError, match="must not start with"):
         plan_confirmation(state, name="../up")
-    with pytest.raises(SweepExists, match="already has a sweep; it is complete; show it with: lengthwise report "):
+    with pytest.raises(SweepExists, match="already has a sweep; it is finished; show it with: lengthwise report "):
         plan_confirmation(state, name="searched")
     assert plan_confirmation(state, overrides=["resources.cpus=2"]).spec.resources.cpus == 2
     begin(plan_confirmation(state), tmp_path)

@@ -175,7 +175,7 @@ def test_a_changed_file_is_another_sweep(lengthwise, storage: Path, tmp_path: Pa
     write(1.0)
     path = fine(tmp_path, {"file": "start.pt"})
     lengthwise.succeeds("run", path, "--storage", storage)
-    lengthwise.refuses("run", path, "--storage", storage, message="it is complete")
+    lengthwise.refuses("run", path, "--storage", storage, message="it is finished")
     (recorded,) = resolved(storage / "fine")
     member = build_recorded_member(recorded, 0)
     write(2.0)

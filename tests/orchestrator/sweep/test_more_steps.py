@@ -124,7 +124,7 @@ def test_one_that_is_killed_is_resumed(
     again = SweepState.load(tmp_path / "again")
     assert len(again.configurations) == 2 and same_curves(again, SweepState.load(long))
     assert plan_confirmation(again, top=1, seeds="2").spec.seeds == (3, 4)
-    with pytest.raises(SweepExists, match="it is complete; show it with: lengthwise report "):
+    with pytest.raises(SweepExists, match="it is finished; show it with: lengthwise report "):
         extend_steps(folder, QUIET, plan(name="again"))
 
 

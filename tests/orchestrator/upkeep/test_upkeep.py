@@ -8,7 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from orchestrator.cli.main import app
 from orchestrator.errors import NotASweep, SweepLocked, UserError
 from orchestrator.record.ledger.folders import find_in_storage
 from orchestrator.record.ledger.ledger import Ledger
@@ -77,6 +79,17 @@ def test_a_storage_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UserError, match="does not exist; --storage"):
         list_sweeps(tmp_path / "no")
     assert list_sweeps(tmp_path) == [f"no sweeps in {tmp_path}"]
+
+
+def test_a_first_sweep_is_proposed_where_the_default_storage_has_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LENGTHWISE_STORAGE", raising=False)
+    for command in (["list", "sweeps"], ["status"], ["ui"]):
+        default, chosen = (CliRunner().invoke(app, [*command, *storage]) for storage in ([], ["--storage", "sweeps"]))
+        texts = [str(result.exception or result.output) for result in (default, chosen)]
+        assert [("run quickstart" in text, "--storage is" in text) for text in texts] == [(True, False), (False, True)]
+        assert type(default.exception) is type(chosen.exception) is UserError
+    assert not list(tmp_path.iterdir())
 
 
 def test_sizes_are_readable():

@@ -159,7 +159,7 @@ const measureLabels = (svg, axis) => { // the width of the widest, which a verti
 // Configurations without an outcome, because seeds failed or never reached the metric, are crosses in a strip beyond the
 // worse end of its axis.
 const isNeverReached = page.judged.infinite !== "inf";
-const WHY_LOST = isNeverReached ? page.judged.infinite : "no median, because seeds failed";
+const WHY_LOST = isNeverReached ? page.judged.infinite : page.judged.why_lost;
 const isLost = (c, outcome) => configurations[c].without_value.includes(outcome);
 const failed = d3.range(C).filter(c => configurations[c].without_value.length);
 // Those with an outcome although some of their seeds failed have hollow points.
