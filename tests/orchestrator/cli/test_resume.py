@@ -35,7 +35,7 @@ def test_an_error_in_a_pack_is_shown_and_the_pack_can_be_tried_again(lengthwise,
     (folder / "checkpoints").symlink_to("file")  # in the place of a folder
     small = ("--set", "search.configurations=1", "--set", "seeds=1", "--set", "resources.retries=5")
     done = lengthwise("run", tiny, "--storage", tmp_path, "--name", "crashing", *small)
-    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+    assert done.returncode == 1 and "Traceback (" not in done.stdout + done.stderr
     *_, crashed, retry, _, last = done.stdout.splitlines()
     assert "#0 seed 0" in crashed and "FileExistsError: " in crashed and "watchdog.py:" in crashed
     assert f"lengthwise resume {folder} --retry-failed" in retry and last.count("1 crashed") == 1
@@ -65,7 +65,7 @@ def test_commands_in_messages_can_be_pasted_whatever_the_folder_is_called(length
     assert (ran.returncode, again.returncode) == (1, 2)
     page = html.unescape((folder / "report.html").read_text(encoding="utf-8").partition("<summary>Commands")[2])
     for text, verbs in (
-        (ran.stdout, {"resume"}),
+        (ran.stdout, {"status", "resume"}),
         (again.stderr, {"resume"}),
         (lengthwise("status", folder).stdout, {"status", "resume"}),
         (page.partition("</details>")[0], {"run", "report", "extend", "export", "publish"}),
