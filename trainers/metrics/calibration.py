@@ -36,7 +36,11 @@ class Calibration(Metric):
         bins_K = torch.arange(self.bins, device=gap_MBT.device)
         gap_MBTK = torch.where(bin_MBT[..., None] == bins_K, gap_MBT[..., None], 0.0)
         values_MBKT = torch.cat([gap_MBTK, torch.ones_like(gap_MBT)[..., None]], dim=-1).transpose(2, 3)
-        return values_MBKT @ evaluated.counted.to(values_MBKT.dtype)
+        sums_MBKL = values_MBKT @ evaluated.counted.to(values_MBKT.dtype)
+
+        # A confidence that is NaN lies in no bin, and must not count as a gap of 0.
+        is_undefined_MBL = (confidence_MBT.isnan()[..., None] & evaluated.counted).any(dim=2)
+        return sums_MBKL.masked_fill(is_undefined_MBL[:, :, None], torch.nan)
 
     def reduce(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Return the error over all rows, (M, L); NaN without counted targets."""

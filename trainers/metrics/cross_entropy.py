@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from trainers.metrics.metric import EvaluatedBatch, Metric
@@ -18,4 +19,8 @@ class CrossEntropy(Metric):
     def score_rows(self, evaluated: EvaluatedBatch) -> Tensor:
         """Return the mean cross-entropy over counted targets, (M, B, L)."""
         logs_MBT = supervised.compute_log_likelihoods(evaluated.logits, evaluated.batch.targets)
-        return evaluated.mean_over_targets(-logs_MBT)
+        losses_MBL = evaluated.mean_over_targets(-logs_MBT)
+
+        # A row without targets is left out of the mean; one whose logits are NaN must not be.
+        has_targets_MBL = evaluated.counted.any(dim=2)
+        return losses_MBL.masked_fill(losses_MBL.isnan() & has_targets_MBL, torch.inf)

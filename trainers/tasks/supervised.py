@@ -72,12 +72,14 @@ def find_mistakes(logits_MBTV: Tensor, batch: Batch) -> Tensor:
     """Return which counted targets are predicted wrongly, bool (M, B, T).
 
     The likeliest token is right if it is the target, or, with target distributions, if it has a positive probability.
+    Nothing is right where a logit is NaN, which argmax takes for the largest.
     """
     likeliest = logits_MBTV.argmax(dim=-1)
     if batch.targets.dim() == logits_MBTV.dim():
         is_wrong = batch.targets.gather(-1, likeliest[..., None])[..., 0] <= 0
     else:
         is_wrong = likeliest != batch.targets
+    is_wrong = is_wrong | logits_MBTV.gather(-1, likeliest[..., None])[..., 0].isnan()
     return is_wrong & make_loss_mask(batch)
 
 

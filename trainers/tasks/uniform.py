@@ -73,7 +73,7 @@ def score_uniformity(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[st
     scores = {
         "total_variation": invalid + excess,
         "invalid_mass": invalid,
-        "invalid_top1": (largest_other > largest).float(),
+        "invalid_top1": (~(largest >= largest_other)).float(),  # 1 also where a logit is NaN
         "kl": torch.log(mass / count) - mean - log_valid,
         "margin": largest - largest_other + smallest,
         "valid_uniformity": excess_within,

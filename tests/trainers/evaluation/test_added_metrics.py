@@ -22,6 +22,8 @@ from trainers.metrics.metric import EvaluatedBatch, Metric
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
 from trainers.packs.pack import Pack, TrainingState, collect_weights
 from trainers.settings.fields import setting
+from trainers.tasks.supervised import find_mistakes
+from trainers.tensors.batch import Batch
 
 CPU = torch.device("cpu")
 COPY = {"name": "copy_string", "train_length": 4, "test_lengths": [6]}
@@ -278,3 +280,35 @@ def test_nothing_waits_for_a_metric() -> None:
     pack = Pack(members(2, SHIPPED), CPU)
     state = TrainingState.make_initial(pack)
     assert waits(lambda: evaluate(pack, state)) == set()
+
+
+@pytest.mark.parametrize("task", [COPY, {"name": "set_complement"}])
+@pytest.mark.parametrize("token", [None, 4])
+def test_logits_that_are_not_numbers_are_never_good(
+    task: dict[str, Any], token: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All logits are NaN, or those after a token; no metric of a task and no shipped metric gets better by that."""
+    metrics = {name: {} for name in ("cross_entropy", "calibration")} if task is COPY else None
+    pack = Pack(members(1, metrics, task=task), CPU)
+    state = stepped(pack)
+    healthy = curves(pack, state)
+    compute_logits = type(pack.model).logits
+
+    def lose_logits(model: Any, weights: Any, batch: Any, *others: Any) -> Tensor:
+        is_lost = (batch.tokens == token).cumsum(-1) > 0 if token is not None else batch.tokens >= 0
+        return compute_logits(model, weights, batch, *others).masked_fill(is_lost[..., None], torch.nan)
+
+    monkeypatch.setattr(type(pack.model), "logits", lose_logits)
+    broken = curves(pack, state)
+    for name, metric in pack.metrics.items():
+        sign = {"minimize": 1, "maximize": -1, "none": 0}[metric.direction]
+        assert not (sign * broken[name] < sign * healthy[name]).any(), name
+    if token is not None and task is COPY:
+        assert np.isposinf(broken["cross_entropy"]).any()  # rows without the token are not all that counts
+
+
+def test_a_token_is_not_right_by_logits_that_are_nan() -> None:
+    """The index of the largest is 0 if all are NaN."""
+    logits = torch.full((1, 1, 1, 5), torch.nan)
+    for targets in (torch.zeros(1, 1, 1, dtype=torch.int64), torch.ones(1, 1, 1, 5) / 5):
+        assert find_mistakes(logits, Batch(torch.zeros(1, 1, 1, dtype=torch.int64), targets)).all()
