@@ -1,4 +1,4 @@
-"""Read the arms of a claim: their configurations, and a value for each seed."""
+"""Compute the arms of a claim: their configurations, and a value for each seed."""
 
 import json
 import math
@@ -53,16 +53,16 @@ class ArmValues:
         return int(self.is_learned.groupby(level="seed").all().sum())
 
 
-def read_arms(claim: Claim, sweep: SweepCurves) -> dict[str, ArmValues]:
+def compute_arms(claim: Claim, sweep: SweepCurves) -> dict[str, ArmValues]:
     """Return the compared arms of a claim by name.
 
     Raises UserError for a value, metric, average or length that the sweep lacks.
     """
     keys = {key for arm in claim.arms.values() for key in arm.where}
-    return {name: _read_arm(claim, name, sweep, keys) for name in claim.compare}
+    return {name: _compute_arm(claim, name, sweep, keys) for name in claim.compare}
 
 
-def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> ArmValues:
+def _compute_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> ArmValues:
     """Return the values of an arm, relative to its other arms; `keys` are the keys that define arms."""
     # Configurations of two arms are paired by their contexts; the best ones are paired whatever their values.
     arm = claim.arms[name]
@@ -90,7 +90,7 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
 
     # Differences are taken at every length, ratios only after the lengths are reduced.
     if arm.minus is not None:
-        subtracted = _read_arm(claim, arm.minus, sweep, keys)
+        subtracted = _compute_arm(claim, arm.minus, sweep, keys)
         is_learned &= _align_rows(subtracted, subtracted.is_learned, table.index, fill=False)
         if claim.arms[arm.minus].over is None and list(subtracted.lengths.columns) == list(table.columns):
             table = subtract_values(table, _align_rows(subtracted, subtracted.lengths, table.index))
@@ -99,7 +99,7 @@ def _read_arm(claim: Claim, name: str, sweep: SweepCurves, keys: set[str]) -> Ar
             table = table.apply(lambda column: subtract_values(column, values))
     values = _reduce_lengths(table, arm.reduce or claim.reduce)
     if arm.over is not None:
-        divisor = _read_arm(claim, arm.over, sweep, keys)
+        divisor = _compute_arm(claim, arm.over, sweep, keys)
         is_learned &= _align_rows(divisor, divisor.is_learned, values.index, fill=False)
         values = divide_values(values, _align_rows(divisor, divisor.values, values.index))
 
@@ -266,11 +266,15 @@ def divide_values(first: "pd.Series[float]", second: "pd.Series[float]") -> "pd.
 
 def compute_configuration_medians(rows: "pd.Series[float]") -> Floats:
     """Return the median over seeds of each configuration; a configuration with a failed member is left out."""
-    groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="context", sort=True)]
-    return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])
+    return _compute_medians(rows, "context")
 
 
 def compute_seed_medians(rows: "pd.Series[float]") -> Floats:
     """Return the median over configurations of each seed; a seed with a failed member is left out."""
-    groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level="seed", sort=True)]
+    return _compute_medians(rows, "seed")
+
+
+def _compute_medians(rows: "pd.Series[float]", level: str) -> Floats:
+    """Return the median of each group of rows with the same value of an index level; a group with NaN is left out."""
+    groups = [group.to_numpy(dtype=np.float64) for _, group in rows.groupby(level=level, sort=True)]
     return np.array([float(np.median(group)) for group in groups if not np.isnan(group).any()])

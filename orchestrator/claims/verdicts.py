@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.claims.answers import answer_question
 from orchestrator.claims.archive import locate_archive, read_archive
-from orchestrator.claims.arm_values import ArmValues, read_arms
+from orchestrator.claims.arm_values import ArmValues, compute_arms
 from orchestrator.claims.judgement import (
     CONTRADICTED,
     CONTROL_FAILED,
@@ -158,7 +158,7 @@ def _judge_claim(claim: Claim, sweep: SweepCurves | str) -> Judgement:
     """Return the judgement of a claim before its control and Holm's correction."""
     if isinstance(sweep, str):
         return Judgement(claim=claim, verdict=NOT_TESTED, reason=sweep)
-    return _answer_claim(claim, sweep, read_arms(claim, sweep))
+    return _answer_claim(claim, sweep, compute_arms(claim, sweep))
 
 
 def _answer_claim(claim: Claim, sweep: SweepCurves, arms: Mapping[str, ArmValues]) -> Judgement:

@@ -44,10 +44,10 @@ def summarize_seeds(
     # NaN as the value of a failed seed means that failed seeds are left out.
     seed_values = np.array(list(values), dtype=np.float64)
     alive_values = seed_values[~np.isnan(seed_values)]
-    failed = len(seed_values) - len(alive_values)
+    failed_count = len(seed_values) - len(alive_values)
     failed_value = get_failed_seed_value(policy, direction)
     counted_values = (
-        alive_values if math.isnan(failed_value) else np.append(alive_values, np.full(failed, failed_value))
+        alive_values if math.isnan(failed_value) else np.append(alive_values, np.full(failed_count, failed_value))
     )
 
     # If every seed failed, their values say nothing about the configuration: the statistics are NaN.
@@ -58,7 +58,7 @@ def summarize_seeds(
         quartiles=computed,
         score=score,
         seed_count=len(seed_values),
-        failed_count=failed,
+        failed_count=failed_count,
         value_count=len(counted_values),
     )
 
@@ -82,25 +82,25 @@ def score_seeds(
 
 
 def compute_group_quartiles(
-    values: Floats, seeds: npt.NDArray[np.int64], failed_values: Floats, worst_values: Floats
+    values: Floats, sizes_G: npt.NDArray[np.int64], failed_values: Floats, worst_values: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return q25, median and q75 of many groups of seeds, each as in `summarize_seeds`; NaN if all seeds failed.
 
-    `values` has the groups one after the other, `seeds` (G,) their sizes, `failed_values` (G,) the result of
+    `values` has the groups one after the other, `sizes_G` (G,) their sizes, `failed_values` (G,) the result of
     `get_failed_seed_value` for each group, `worst_values` (G,) its worst value. Each result is (G,).
     """
     # Groups have different sizes, so each becomes a row that is padded with NaN.
-    group = np.repeat(np.arange(len(seeds)), seeds)
-    starts = np.cumsum(seeds) - seeds
-    values_GS = np.full((len(seeds), seeds.max()), np.nan)  # NaN beyond the seeds of a group
+    group = np.repeat(np.arange(len(sizes_G)), sizes_G)
+    starts = np.cumsum(sizes_G) - sizes_G
+    values_GS = np.full((len(sizes_G), sizes_G.max()), np.nan)  # NaN beyond the seeds of a group
     values_GS[group, np.arange(len(values)) - starts[group]] = values
 
     # Padding is NaN again after failed seeds got their value, because NaN is sorted last and not counted.
     alive_counts = (~np.isnan(values_GS)).sum(axis=1)
     values_GS = np.where(np.isnan(values_GS), failed_values[:, None], values_GS)
-    values_GS[np.arange(values_GS.shape[1]) >= seeds[:, None]] = np.nan
+    values_GS[np.arange(values_GS.shape[1]) >= sizes_G[:, None]] = np.nan
     values_GS.sort(axis=1)
-    table = compute_row_quartiles(values_GS, np.where(np.isnan(failed_values), alive_counts, seeds), worst_values)
+    table = compute_row_quartiles(values_GS, np.where(np.isnan(failed_values), alive_counts, sizes_G), worst_values)
     q25, median, q75 = (np.where(alive_counts == 0, np.nan, column) for column in table)
     return q25, median, q75
 

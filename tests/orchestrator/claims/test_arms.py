@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from orchestrator.claims.answers import answer_question
-from orchestrator.claims.arm_values import compute_seed_medians, read_arms
+from orchestrator.claims.arm_values import compute_arms, compute_seed_medians
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.claims.verdicts import Judgement
 from orchestrator.errors import UserError
@@ -66,7 +66,7 @@ def test_seeds_that_only_some_configurations_of_an_arm_have_are_left_out(judge_c
     for seed in range(4, 9):
         del state.configurations[first].members[seed]
     curves = members.curves[(members.curves["config_id"] != first) | (members.curves["seed"] < 4)]
-    arms = read_arms(asked.claim, SweepCurves(members.folder, state, curves, {}))
+    arms = compute_arms(asked.claim, SweepCurves(members.folder, state, curves, {}))
     assert (arms["pre"].seeds, arms["none"].seeds) == (4, 9)
     assert compute_seed_medians(arms["pre"].values).tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3])
     assert answer_question(asked.claim, members, list(arms.values()), learned_only=False).n == 4

@@ -154,9 +154,9 @@ class Cycles(GraphTask):
             message = f"{self.slices} slices have no effect: with a curriculum all rows are as wide as the longest"
             yield self._make_problem("slices", message, "1, or no training.curriculum")
 
-    def _weigh_length(self, stage: int, size: int) -> Fraction:
+    def _weigh_length(self, stage: int, length: int) -> Fraction:
         """Return the weight of a length at the stage that adds the length `stage`."""
         # Without `grow_both` lengths beyond the stage have only label 0, so half as many rows.
         added_weight, later_weight = (1, 0) if self.forget or self.grow_both else (2, 1)
-        weight = added_weight if size == stage or (size < stage and not self.forget) else later_weight
-        return Fraction(weight * self.examples(size))
+        weight = added_weight if length == stage or (length < stage and not self.forget) else later_weight
+        return Fraction(weight * self.examples(length))
