@@ -81,7 +81,7 @@ def main() -> None:
     for name, cls in {"with a KV cache": Decoder, "without one": Anew}.items():
         model = cls(**settings)
         layout = ParameterLayout(model.parameters(of))
-        weights = weights or layout.views(torch.randn(1, layout.size, generator=torch.Generator().manual_seed(1)) / 20)
+        weights = weights or layout.split(torch.randn(1, layout.size, generator=torch.Generator().manual_seed(1)) / 20)
         noise = Noise(Stream(torch.zeros(1, dtype=torch.int64), "dropout", torch.tensor(0)), None, training=False)
         forward = Forward(model, weights, "plain", noise)
         call = partial(generate_states, forward, prompt, Decoding(end=END, pad=PAD), [every_state_is_full], **sizes)

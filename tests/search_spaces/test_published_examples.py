@@ -159,7 +159,7 @@ def test_every_member_stops_its_rows_as_a_plain_script_does(load, stop: str) -> 
     counts = set[int]()
     for m in range(2):
         net = looped.Net(task.inputs, task.outputs, 8, 2, stop, 30).requires_grad_(False)
-        net.load_state_dict({name: value[m] for name, value in pack.layout.views(state.theta).items()})
+        net.load_state_dict({name: value[m] for name, value in pack.layout.split(state.theta).items()})
         for test in draw_evaluation_inputs(pack):
             rows = [stopped_alone(net, tokens) for tokens in test.batch.tokens[m]]
             logits, loops = torch.stack([logits for logits, _ in rows]), [count for _, count in rows]

@@ -55,7 +55,7 @@ def answers_of(pack: Pack, state: TrainingState, draws: int = 6) -> list[tuple[t
             training=False,
             total=batch.tokens.shape[1],
         )
-        forward = Forward(pack.model, pack.layout.views(state.theta), pack.form, noise)
+        forward = Forward(pack.model, pack.layout.split(state.theta), pack.form, noise)
         with torch.no_grad():
             sampled = pack.task.sample_answers(forward, batch, test.lengths, draws, 0.8)
         answers.append((test.lengths, sampled, pack.task.true_answers(batch, test.lengths)))

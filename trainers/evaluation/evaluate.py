@@ -160,7 +160,7 @@ class _PackEvaluator:
         pack = self.pack
 
         # Averages have the same seeds, so the index of a seed repeats with every average.
-        weights = pack.layout.views(_select_weights(self.averages, stacked_members))
+        weights = pack.layout.split(_select_weights(self.averages, stacked_members))
         seed_index = torch.arange(stacked_members.start, stacked_members.stop, device=pack.device) % len(pack)
         seed_index = seed_index if pack.seed_index_M is None else pack.seed_index_M[seed_index]
         batch = evaluation_batch.batch.for_members(seed_index)

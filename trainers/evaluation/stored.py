@@ -53,7 +53,7 @@ def evaluate_stored(
 
 def _flatten_weights(pack: Pack, weights: Weights) -> Tensor:
     """Return the weights of a member as a row (1, P)."""
-    return pack.layout.flat({name: torch.as_tensor(np.array(weights[name]))[None] for name, _ in pack.layout.shapes})
+    return pack.layout.flatten({name: torch.as_tensor(np.array(weights[name]))[None] for name, _ in pack.layout.shapes})
 
 
 def _check_shapes(pack: Pack, weights: Weights) -> None:

@@ -280,8 +280,8 @@ class NormMatched(Bema):
 
     def compute_weights(self, buffers: tuple[Tensor, ...], theta: Tensor, layout: ParameterLayout) -> Tensor:
         """Return the raw weights with BEMA's norm for each parameter; parameters of norm zero are unchanged."""
-        views = layout.views(theta)
-        bema_views = layout.views(buffers[2])
+        views = layout.split(theta)
+        bema_views = layout.split(buffers[2])
         for name, value in views.items():
             if self.parameters is None or name in self.parameters:
                 norms = [
@@ -290,4 +290,4 @@ class NormMatched(Bema):
                 ]
                 factor = torch.where(norms[0] > 0, norms[1] / norms[0], 1.0)
                 views[name] = value * factor.reshape(-1, *[1] * (value.dim() - 1))
-        return layout.flat(views)
+        return layout.flatten(views)

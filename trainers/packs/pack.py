@@ -53,8 +53,8 @@ class Pack:
         self.dtype = torch.float64 if first.training.dtype == "float64" else torch.float32
         self.form: str = self.model.choose_form(self.task)
         self.layout = ParameterLayout(self.model.parameters(self.task))
-        self.decay_mask = self.layout.decay_mask(device)
-        self.lower_bounds = self.layout.lower_bounds(device, self.dtype)
+        self.decay_mask = self.layout.make_decay_mask(device)
+        self.lower_bounds = self.layout.make_lower_bounds(device, self.dtype)
 
         # Hyperparameters that may differ between members become columns (M, 1), so that one program serves all values.
         self._set_members(members)
@@ -119,7 +119,7 @@ class Pack:
         """The better direction of each metric of the task and of the model, by name."""
         return {**self.task.metrics, **self.model.metrics}
 
-    def tensors(self) -> list[Tensor]:
+    def list_tensors(self) -> list[Tensor]:
         """Return the member hyperparameters and the compiled seeds: tensors whose first dimension is M or S."""
         tables = (self.hyperparameters, self.optimizer_hyperparameters, self.loss_hyperparameters)
         columns = [column for table in (*tables, *self.average_hyperparameters) for column in table.values()]
@@ -197,18 +197,18 @@ class TrainingState:
 
     def concatenate(self, other: "TrainingState") -> "TrainingState":
         """Return a state with the members of this state, then those of `other`, at the step of `other`."""
-        first = iter([tensor for tensor in self.tensors() if tensor.dim()])
+        first = iter([tensor for tensor in self.list_tensors() if tensor.dim()])
         return other._map_rows(lambda tensor: torch.cat([next(first), tensor]))
 
     def _map_rows(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "TrainingState":
-        """Return the state with `change` applied to every tensor (M, ...), in the order of `tensors`."""
+        """Return the state with `change` applied to every tensor (M, ...), in the order of `list_tensors`."""
         tensors = {name: change(value) for name, value in self._collect_tensor_fields().items() if value.dim()}
         averages = tuple(tuple(change(buffer) for buffer in buffers) for buffers in self.averages)
         optimizer = {name: change(value) for name, value in self.optimizer.items()}
         step = self.step.clone() if step is None else step
         return replace(self, **tensors, averages=averages, optimizer=optimizer, step=step)
 
-    def tensors(self) -> list[Tensor]:
+    def list_tensors(self) -> list[Tensor]:
         """Return every tensor; the first dimension of all but `step` is M."""
         return [
             *self._collect_tensor_fields().values(),
@@ -260,13 +260,13 @@ class TrainingState:
 
 def _read_initial_weights(pack: Pack, theta: Tensor) -> Tensor:
     """Return theta (M, P), with stored weights in the rows of members that have `training.initial`."""
-    views = pack.layout.views(theta)
+    views = pack.layout.split(theta)
     for row, member in enumerate(pack.members):
         initial = member.training.initial
         for name, tensor in initial.read(pack.model, pack.task, member.seed).items() if initial is not None else ():
             views[name][row] = tensor.to(pack.device, pack.dtype)
     # Stored weights may be below a bound that training enforces.
-    theta = pack.layout.flat(views)
+    theta = pack.layout.flatten(views)
     return theta if pack.lower_bounds is None else torch.maximum(theta, pack.lower_bounds)
 
 

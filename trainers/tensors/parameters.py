@@ -67,12 +67,12 @@ class ParameterLayout:
         """The names and shapes of the parameters, in the order of their columns."""
         return [(parameter.name, parameter.shape) for parameter in self.parameters]
 
-    def views(self, theta_MP: Tensor) -> dict[str, Tensor]:
+    def split(self, theta_MP: Tensor) -> dict[str, Tensor]:
         """Return each parameter as a view (M, *shape)."""
         pieces = torch.split(theta_MP, self.sizes, dim=1)
         return {p.name: piece.reshape(-1, *p.shape) for p, piece in zip(self.parameters, pieces, strict=True)}
 
-    def flat(self, views: dict[str, Tensor]) -> Tensor:
+    def flatten(self, views: dict[str, Tensor]) -> Tensor:
         """Return the flat buffer (M, P) of parameters (M, *shape) by name."""
         return torch.cat([views[p.name].reshape(len(views[p.name]), -1) for p in self.parameters], dim=1)
 
@@ -105,14 +105,17 @@ class ParameterLayout:
         ]
         return torch.cat(pieces, dim=1).to(dtype)
 
-    def decay_mask(self, device: torch.device) -> Tensor | None:
+    def make_decay_mask(self, device: torch.device) -> Tensor | None:
         """Return 1 where weight decay acts, else 0, float32 (P,); None if it acts everywhere."""
         if all(p.decay for p in self.parameters):
             return None
         return torch.cat([torch.full((p.size,), float(p.decay)) for p in self.parameters]).to(device)
 
-    def lower_bounds(self, device: torch.device, dtype: torch.dtype) -> Tensor | None:
+    def make_lower_bounds(self, device: torch.device, dtype: torch.dtype) -> Tensor | None:
         """Return the lower bound of every entry, (P,); None if no parameter has a bound."""
         if all(math.isinf(p.least) for p in self.parameters):
             return None
         return torch.cat([torch.full((p.size,), p.least, dtype=dtype) for p in self.parameters]).to(device)
+
+    # Optimizers, averages and losses of users may call the methods under their names in version 2.0.0.
+    views, flat, decay_mask, lower_bounds = split, flatten, make_decay_mask, make_lower_bounds

@@ -39,7 +39,7 @@ def write_pack_weights(
     def read_members() -> Iterator[MemberWeights]:
         for index in finished_indices:
             beat()
-            views = {label: pack.layout.views(theta[index : index + 1].cpu()) for label, theta in weights.items()}
+            views = {label: pack.layout.split(theta[index : index + 1].cpu()) for label, theta in weights.items()}
             arrays = {label: {key: value[0].numpy() for key, value in part.items()} for label, part in views.items()}
             last_step = int(stopped_at[index]) if stopped_at[index] >= 0 else step
             yield MemberWeights(names[index], pack.members[index], last_step, arrays)

@@ -50,7 +50,7 @@ def compute_losses(
     averages: the buffers of the weight averages, for losses that read them; by default buffers that start at `theta`.
     Raises ValueError if the task's or the user's loss returns other shapes.
     """
-    weights = pack.layout.views(theta)
+    weights = pack.layout.split(theta)
     if pack.loss is None:
         return _compute_task_loss(pack, _run_forward(pack, weights, batch, noise), batch)
 
@@ -59,7 +59,7 @@ def compute_losses(
         buffers = averages
         if buffers is None:
             buffers = tuple(source.make_initial_buffers(detached) for source in pack.buffer_sources)
-        return pack.layout.views(compute_average(pack, label, buffers, detached))
+        return pack.layout.split(compute_average(pack, label, buffers, detached))
 
     # Functions instead of values, because a loss chooses which passes and averages it needs.
     inputs = LossInputs(
@@ -315,7 +315,9 @@ def _compile_train_step(pack: Pack, on_wait: Callable[[], None]) -> TrainStep:
     state = TrainingState.make_initial(trial)
     step = torch.ones((), dtype=torch.int64, device=pack.device)
     batches = make_contiguous_batches(trial, sample_batches(trial, step, trial.training.batch_size))
-    mark_dynamic([*trial.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
+    mark_dynamic(
+        [*trial.list_tensors(), *state.list_tensors(), *(tensor for batch in batches for tensor in batch.tensors())]
+    )
 
     # The number of threads is part of the program.
     with compile_once(f"{pack.members[0].structural_key} {pack.device.type} {torch.get_num_threads()}", on_wait):

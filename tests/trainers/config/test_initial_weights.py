@@ -77,7 +77,7 @@ def test_training_is_that_of_a_plain_script_with_the_same_weights(member, tmp_pa
     at = mine.training
     optimizer = torch.optim.AdamW(module.parameters(), lr=at.learning_rate, betas=at.betas, weight_decay=0.0)
     for name, value in module.named_parameters():
-        assert torch.equal(pack.layout.views(state.theta)[name][0], value.detach())
+        assert torch.equal(pack.layout.split(state.theta)[name][0], value.detach())
     for step in range(5):
         (batch,) = sample_batches(pack, torch.tensor(step + 1), at.batch_size)
         train_next_step(pack, state)
@@ -85,7 +85,7 @@ def test_training_is_that_of_a_plain_script_with_the_same_weights(member, tmp_pa
         mean_loss(pack.task, module(batch.tokens[0])[None], batch).sum().backward()
         optimizer.step()
     for name, value in module.named_parameters():
-        torch.testing.assert_close(pack.layout.views(state.theta)[name][0], value.detach(), rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(pack.layout.split(state.theta)[name][0], value.detach(), rtol=1e-3, atol=1e-5)
 
 
 def test_members_with_and_without_a_file_share_a_pack_and_keep_their_bits(member, stored, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_members_with_and_without_a_file_share_a_pack_and_keep_their_bits(member
         assert (alone[-1].values_MAKL[0] == together[-1].values_MAKL[row]).all()
     pack, state = starts(*members)
     _, plain = starts(member(3), member(4))
-    views = pack.layout.views(state.theta)
+    views = pack.layout.split(state.theta)
     assert torch.equal(state.theta[[0, 3]], plain.theta)
     assert all(torch.equal(views[name][row], stored[name]) for name in stored for row in (1, 2))
 
@@ -111,7 +111,7 @@ def test_each_seed_starts_from_its_own_file(member, tmp_path: Path) -> None:
     members = [member(seed, training__initial={"file": files}).pin_data() for seed in (4, 3)]
     assert members[0].config_id == members[1].config_id and members[0].training.initial.sha256.keys() == {"3", "4"}
     pack, state = starts(*members)
-    views = pack.layout.views(state.theta)
+    views = pack.layout.split(state.theta)
     assert all(torch.equal(views[name][0], weights[4][name]) for name in views)
     assert all(torch.equal(views[name][1], weights[3][name]) for name in views)
     ((key, message),) = problems(members[0], 3, 8)
@@ -125,7 +125,7 @@ def test_each_seed_starts_from_its_own_file(member, tmp_path: Path) -> None:
 def test_averages_start_from_the_file(member, stored, tmp_path: Path) -> None:
     pack, state = starts(from_file(member, tmp_path / "start.safetensors"))
     assert torch.equal(compute_averages(pack, state)["ema"], state.theta)
-    assert torch.equal(pack.layout.views(state.theta)["query"][0], stored["query"])
+    assert torch.equal(pack.layout.split(state.theta)["query"][0], stored["query"])
 
 
 def test_a_killed_run_resumes_without_the_file(member, stored, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_file_may_be_in_the_data_folder(member, stored, tmp_path: Path, monkey
     monkeypatch.setenv("LENGTHWISE_DATA", str(tmp_path / "data"))
     assert not problems(first)
     pack, state = starts(first)
-    assert torch.equal(pack.layout.views(state.theta)["query"][0], stored["query"])
+    assert torch.equal(pack.layout.split(state.theta)["query"][0], stored["query"])
 
 
 # Files that do not fit ------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_names_are_mapped_by_rename(member, stored, tmp_path: Path) -> None:
     good = from_file(member, path, rename=rename)
     assert problems(good) == []
     pack, state = starts(good)
-    assert all(torch.equal(pack.layout.views(state.theta)[name][0], stored[name]) for name in stored)
+    assert all(torch.equal(pack.layout.split(state.theta)[name][0], stored[name]) for name in stored)
     ((key, message),) = problems(from_file(member, path))
     assert key == "training.initial" and "model.net.key: key" not in message
     assert "optimizer.m" in message or "more" in message
@@ -216,7 +216,7 @@ def test_what_does_not_fit_is_named_unless_it_need_not_fit(member, stored, tmp_p
     partly = from_file(member, path, strict=False)
     assert problems(partly) == []
     pack, state = starts(partly, member())
-    views = pack.layout.views(state.theta)
+    views = pack.layout.split(state.theta)
     start, plain = ({name: value[row] for name, value in views.items()} for row in (0, 1))
     taken = [name for name in stored if change == "unknown" or name != "query"]
     assert all(torch.equal(start[name], (stored if name in taken else plain)[name]) for name in stored)
@@ -310,7 +310,7 @@ def test_tied_parameters_and_buffers_of_a_module_are_read_like_a_state_dict(memb
         mine = from_file(member, path, 0, changes)
         assert problems(mine) == [], left_out
         pack, state = starts(mine)
-        assert torch.equal(pack.layout.views(state.theta)["table.weight"][0], content["table.weight"])
+        assert torch.equal(pack.layout.split(state.theta)["table.weight"][0], content["table.weight"])
     for name in ("scale", "head.weight"):
         torch.save({**content, name: content[name] + 1}, path)
         ((_, message),) = problems(from_file(member, path, 0, changes))

@@ -54,7 +54,7 @@ def curves(pack: Pack, state: TrainingState) -> dict[str, np.ndarray]:
 
 def plain_values(pack: Pack, state: TrainingState, index: int, test: Any) -> dict[str, float]:
     """The shipped metrics of one member on one batch, by a loop over rows and targets."""
-    views = {name: value[index : index + 1] for name, value in pack.layout.views(state.theta).items()}
+    views = {name: value[index : index + 1] for name, value in pack.layout.split(state.theta).items()}
     batch = test.batch.for_members(torch.tensor([index]))
     with torch.no_grad():
         logits = pack.model.logits(views, batch, None, pack.form)[0]
@@ -119,7 +119,7 @@ def test_lengths_of_one_batch_count_the_target_of_each() -> None:
     values = curves(pack, state)
     for test in draw_evaluation_inputs(pack):
         batch = test.batch.for_members(torch.tensor([1]))
-        views = {name: value[1:2] for name, value in pack.layout.views(state.theta).items()}
+        views = {name: value[1:2] for name, value in pack.layout.split(state.theta).items()}
         with torch.no_grad():
             logs = torch.log_softmax(pack.model.logits(views, batch, None, pack.form)[0], dim=-1)
         for length in test.lengths:

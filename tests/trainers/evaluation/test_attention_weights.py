@@ -35,7 +35,7 @@ def initial(of: MemberConfig) -> dict[str, np.ndarray]:
     """Initial weights, large ones: small scores would make every row of weights the same."""
     pack = Pack([of], torch.device("cpu"))
     return {
-        name: 8 * value[0].numpy() for name, value in pack.layout.views(TrainingState.make_initial(pack).theta).items()
+        name: 8 * value[0].numpy() for name, value in pack.layout.split(TrainingState.make_initial(pack).theta).items()
     }
 
 

@@ -236,7 +236,7 @@ def test_a_task_may_ask_the_model_to_go_on(member, model) -> None:
     means = curves(pack, replace(TrainingState.make_initial(pack), theta=theta))["said"][:, 0, 0]
     stream = Stream(pack.seeds_S, "eval", torch.tensor(0))
     (test,) = pack.task.evaluation_batches(stream, 9, (6,))
-    forward = Forward(pack.model, pack.layout.views(theta), pack.form, Noise(stream, None, training=False))
+    forward = Forward(pack.model, pack.layout.split(theta), pack.form, Noise(stream, None, training=False))
     text = test.batch.tokens[..., :2]
     for _ in range(5):
         following = forward(replace(test.batch, tokens=text, targets=text))[:, :, -1:].argmax(dim=-1)

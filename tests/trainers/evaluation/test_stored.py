@@ -13,7 +13,7 @@ AVERAGES = {"raw": {}, "ema": {"decay": 0.9}}
 
 
 def stored(pack: Pack, state: TrainingState) -> list[dict[str, dict[str, np.ndarray]]]:
-    weights = {label: pack.layout.views(theta) for label, theta in collect_weights(pack, state).items()}
+    weights = {label: pack.layout.split(theta) for label, theta in collect_weights(pack, state).items()}
     return [
         {label: {name: value[m].numpy() for name, value in views.items()} for label, views in weights.items()}
         for m in range(len(pack))

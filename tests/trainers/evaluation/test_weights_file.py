@@ -52,7 +52,7 @@ def evaluated_again(member: MemberConfig, weights) -> np.ndarray:
     pack = Pack([MemberConfig.from_dict(sections)], torch.device("cpu"))
     state = TrainingState.make_initial(pack)
     named = {name: torch.from_numpy(array)[None] for name, array in weights.items()}
-    state.theta.copy_(pack.layout.flat(named))
+    state.theta.copy_(pack.layout.flatten(named))
     return evaluate(pack, state)[1][0, 0]
 
 

@@ -131,5 +131,5 @@ def test_a_new_field_is_named(halfway, pack) -> None:
 
 def test_shapes_come_in_the_order_of_the_columns(pack) -> None:
     assert isinstance(pack.layout, ParameterLayout)
-    views = pack.layout.views(torch.arange(float(pack.layout.size))[None])
+    views = pack.layout.split(torch.arange(float(pack.layout.size))[None])
     assert [(name, tuple(view.shape[1:])) for name, view in views.items()] == pack.layout.shapes

@@ -92,7 +92,7 @@ def test_each_member_trains_as_a_plain_script_with_its_lengths(member) -> None:
                 pack.task, module(member_batch.tokens[0], member_batch.lengths[0])[None], member_batch
             ).sum().backward()
             optimizer.step()
-    views = pack.layout.views(state.theta)
+    views = pack.layout.split(state.theta)
     for m, module in enumerate(modules):
         for name, value in module.named_parameters():
             torch.testing.assert_close(views[name][m], value.detach(), rtol=1e-3, atol=1e-5)
@@ -105,7 +105,7 @@ def test_a_member_is_alone_what_it_is_in_a_pack(member, name: str) -> None:
 
 def test_a_module_gets_what_the_batch_has_or_what_it_means(member) -> None:
     pack = pack_of(member, Padded(), vmapped("Grouped"))
-    views = pack.layout.views(TrainingState.make_initial(pack).theta)
+    views = pack.layout.split(TrainingState.make_initial(pack).theta)
     batch = random_batch([6, 4, 5])
     ids = torch.arange(6).expand(2, 3, -1)
     plain = replace(batch, lengths=None)
@@ -121,7 +121,7 @@ def test_a_module_gets_what_the_batch_has_or_what_it_means(member) -> None:
 
 def test_a_parameter_with_a_default_gets_only_what_the_batch_has(member) -> None:
     pack, plain = (pack_of(member, Last(), vmapped(name)) for name in ("MayAsk", "Net"))
-    views, batch = pack.layout.views(TrainingState.make_initial(pack).theta), random_batch([6, 2, 3])
+    views, batch = pack.layout.split(TrainingState.make_initial(pack).theta), random_batch([6, 2, 3])
     without = replace(batch, lengths=None)
     assert torch.equal(
         pack.model.logits(views, without, None, pack.form), plain.model.logits(views, without, None, plain.form)
@@ -147,7 +147,7 @@ def test_a_module_knows_whether_it_is_called_in_a_training_step(member) -> None:
             mean_loss(pack.task, module(member_batch.tokens[0], training=True)[None], member_batch).sum().backward()
             optimizer.step()
         for name, value in module.named_parameters():
-            torch.testing.assert_close(pack.layout.views(state.theta)[name][m], value.detach(), rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(pack.layout.split(state.theta)[name][m], value.detach(), rtol=1e-3, atol=1e-5)
         with torch.no_grad():
             tests = [(test, test.batch.for_members(torch.tensor([m]))) for test in draw_evaluation_inputs(pack)]
             logits = [module(batch.tokens[0], training=False)[None] for _, batch in tests]

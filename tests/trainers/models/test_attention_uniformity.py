@@ -79,7 +79,7 @@ def test_only_scored_positions_count_over_the_keys_they_see(
     state = TrainingState.make_initial(pack)
     names, values = evaluate(pack, state)
     curves = dict(zip(names, values[:, 0].swapaxes(0, 1), strict=True))
-    views = pack.layout.views(state.theta.double())
+    views = pack.layout.split(state.theta.double())
     compared = 0
     for test in draw_evaluation_inputs(pack):
         metric = pack.task.recorded_name("attention_uniformity", test.distribution)

@@ -92,7 +92,7 @@ def test_a_block_is_the_layers_of_torch(norm: str, norm_type: str, biases) -> No
 def test_initial_weights_are_those_of_torch_linear_and_the_notebook() -> None:
     model = Decoder(layers=1, heads=4, width=64, **NOTEBOOK, position="tra")
     layout = ParameterLayout(model.parameters(Words(vocabulary=500, train_length=4)))
-    views = layout.views(layout.draw_initial_weights(torch.tensor([5]), torch.float64))
+    views = layout.split(layout.draw_initial_weights(torch.tensor([5]), torch.float64))
     sides = {"block0.qkv": 1 / 8, "block0.output": 1 / 8, "block0.in": 1 / 8, "block0.out": 128**-0.5}
     sides |= {f"{name}_bias": side for name, side in sides.items() if name != "block0.qkv"}
     sides |= {"embedding": 0.01, "block0.gate": 1 / 8}

@@ -93,7 +93,7 @@ def test_logits_and_gradients_are_those_of_a_plain_module() -> None:
     layout = ParameterLayout(model.parameters(task))
     theta = torch.randn(1, layout.size, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 0.5
     theta.requires_grad_()
-    weights = layout.views(theta)
+    weights = layout.split(theta)
     plain = Gpt(9, 192, 2, 2, 8).double()
     with torch.no_grad():
         for name, (parameter, turned) in named(plain).items():
@@ -103,7 +103,7 @@ def test_logits_and_gradients_are_those_of_a_plain_module() -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
     for logits in (ours, theirs):
         functional.cross_entropy(logits.flatten(0, 1), tokens.roll(-1, 1).flatten()).backward()
-    grads = layout.views(theta.grad)
+    grads = layout.split(theta.grad)
     assert {name for name, _ in layout.shapes} == set(named(plain))
     for name, (parameter, turned) in named(plain).items():
         torch.testing.assert_close(grads[name][0], parameter.grad.T if turned else parameter.grad, msg=name)
@@ -126,7 +126,7 @@ def test_all_of_two_dimensions_decay_and_nothing_else() -> None:
     matrices = {"embedding", "positions", *(f"block{i}.{name}" for i in (0, 1) for name in MAPS)}
     assert {name for name, decays in decayed.items() if decays} == matrices
     assert decayed.keys() - matrices == {"final_gain", *(f"block{i}.norm{k}_gain" for i in (0, 1) for k in (1, 2))}
-    mask = ParameterLayout(model.parameters(Words())).decay_mask(CPU)
+    mask = ParameterLayout(model.parameters(Words())).make_decay_mask(CPU)
     assert int(mask.sum()) == len(mask) - 5 * 8
     kept = {p.name for p in replace(model, decay_embeddings=False).parameters(Words()) if not p.decay}
     assert {"embedding", "positions"} <= kept
@@ -134,7 +134,7 @@ def test_all_of_two_dimensions_decay_and_nothing_else() -> None:
 
 def test_initial_weights_are_smaller_where_a_branch_ends() -> None:
     layout = ParameterLayout(Decoder(layers=8, heads=4, width=64, **FORM).parameters(Words()))
-    views = layout.views(layout.draw_initial_weights(torch.tensor([5]), torch.float64))
+    views = layout.split(layout.draw_initial_weights(torch.tensor([5]), torch.float64))
     expected = dict.fromkeys(("embedding", "positions", "block3.qkv", "block3.in"), 0.02)
     for name, std in (expected | {"block3.output": 0.005, "block7.out": 0.005}).items():
         assert float(views[name].std()) == pytest.approx(std, rel=0.05), name

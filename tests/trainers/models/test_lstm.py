@@ -43,7 +43,7 @@ def test_it_is_the_lstm_of_torch(length: int, hidden) -> None:
 
 def test_it_starts_as_torch_does() -> None:
     layout = ParameterLayout(Lstm(width=100, hidden=25).parameters(TASK))
-    views = layout.views(layout.draw_initial_weights(torch.tensor([1]), torch.float64))
+    views = layout.split(layout.draw_initial_weights(torch.tensor([1]), torch.float64))
     for name in ("input", "input_bias", "state", "state_bias", "head", "head_bias"):
         size = float(views[name].abs().max())
         assert 0.15 < size <= 0.2, name

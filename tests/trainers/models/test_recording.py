@@ -118,7 +118,7 @@ def curves(pack: Pack, state: TrainingState) -> dict[str, np.ndarray]:
 def module_of(pack: Pack, state: TrainingState, m: int) -> nn.Module:
     """The module with the weights of a member."""
     module = pack.model.net(pack.task.inputs, pack.task.outputs, pack.task.positions)
-    module.load_state_dict({name: value[m] for name, value in pack.layout.views(state.theta).items()}, strict=False)
+    module.load_state_dict({name: value[m] for name, value in pack.layout.split(state.theta).items()}, strict=False)
     return module.requires_grad_(False)
 
 
@@ -196,7 +196,7 @@ def test_recorded_values_have_gradients_in_a_pass_that_asks_for_them() -> None:
     theta = TrainingState.make_initial(pack).theta.requires_grad_()
     tokens = torch.zeros(2, 4, 6, dtype=torch.int64)
     values: dict[str, Tensor] = {}
-    pack.model.logits(pack.layout.views(theta), Batch(tokens, tokens), None, pack.form, values.__setitem__)
+    pack.model.logits(pack.layout.split(theta), Batch(tokens, tokens), None, pack.form, values.__setitem__)
     assert values["spread"].shape == (2, 4, 6) and values["size"].shape == values["depth"].shape == (2,)
     (gradient,) = torch.autograd.grad(values["spread"].sum(), theta)
     assert (gradient.abs().sum(dim=1) > 0).all()

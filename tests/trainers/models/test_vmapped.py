@@ -41,7 +41,7 @@ def test_each_member_is_the_module_built_after_its_seed(member, name: str) -> No
     pack = Pack([member(seed, model=vmapped(name), task__vocabulary=9, task__train_length=4) for seed in (3, 5)], CPU)
     state = TrainingState.make_initial(pack)
     tokens = torch.randint(0, TASK.inputs, (2, 4, 6), generator=torch.Generator().manual_seed(0))
-    logits = pack.model.logits(pack.layout.views(state.theta), Batch(tokens, tokens), None, pack.form)
+    logits = pack.model.logits(pack.layout.split(state.theta), Batch(tokens, tokens), None, pack.form)
     assert logits.shape == (2, 4, 6, TASK.outputs)
     for m, seed in enumerate((3, 5)):
         torch.manual_seed(seed)
@@ -151,7 +151,7 @@ def test_training_is_that_of_the_module(member, name: str) -> None:
         optimizer.zero_grad()
         mean_loss(pack.task, module(batch.tokens[0])[None], batch).sum().backward()
         optimizer.step()
-    views = pack.layout.views(state.theta)
+    views = pack.layout.split(state.theta)
     for name, value in module.named_parameters():
         torch.testing.assert_close(views[name][0], value.detach(), rtol=1e-3, atol=1e-5)
 

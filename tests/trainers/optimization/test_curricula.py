@@ -211,5 +211,5 @@ def test_states_of_some_members_are_put_together_again(member) -> None:
     pack = Pack([staged(member, seed) for seed in SEEDS], CPU)
     state = TrainingState.make_initial(pack)
     both = state.select([3, 1]).concatenate(state.select([0, 4, 2])).select([2, 1, 4, 0, 3])
-    for tensor, expected in zip(both.tensors(), state.tensors(), strict=True):
+    for tensor, expected in zip(both.list_tensors(), state.list_tensors(), strict=True):
         assert torch.equal(tensor, expected)

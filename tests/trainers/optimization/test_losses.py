@@ -144,7 +144,7 @@ def test_r_drop_is_equation_4_of_its_paper(member: Make) -> None:
 
     at, noise = theta.clone().requires_grad_(), make_training_noise(pack, step)
     assert noise is not None
-    first, second = (pack.model.logits(pack.layout.views(at), batch, noise.for_pass(k), pack.form) for k in (0, 1))
+    first, second = (pack.model.logits(pack.layout.split(at), batch, noise.for_pass(k), pack.form) for k in (0, 1))
     assert not torch.allclose(first, second), "the same dropout in both passes"
     expected = []
     for m in (0, 1):
@@ -171,7 +171,7 @@ def test_a_loss_sees_step_weights_and_recorded_values(member: Make) -> None:
     gradient, loss_M = compute_gradients(penalized, theta, [batch], step)
     at = theta.clone().requires_grad_()
     tokens = batch.tokens
-    tables = plain.layout.views(at)["table.weight"]
+    tables = plain.layout.split(at)["table.weight"]
     hidden = torch.stack([functional.embedding(tokens[m], tables[m]) for m in (0, 1)])
     penalty = 0.5 * 0.2 * at.abs().sum(1) + 3.0 * hidden.square().flatten(1).mean(1)
     (more,) = torch.autograd.grad(penalty.sum(), at)
@@ -216,7 +216,7 @@ def test_a_loss_reads_a_weight_average_from_before_the_step(member: Make) -> Non
     slow, at, noise = state.averages[0][0], state.theta.clone().requires_grad_(), make_training_noise(pack, step)
     assert not torch.equal(slow, state.theta) and noise is not None
     goal, logits = (
-        pack.model.logits(pack.layout.views(weights), batch, noise.for_pass(k), pack.form)
+        pack.model.logits(pack.layout.split(weights), batch, noise.for_pass(k), pack.form)
         for k, weights in ((1, slow), (0, at))
     )
     losses = []
@@ -349,7 +349,7 @@ def test_members_that_are_left_keep_their_options(member: Make) -> None:
     theta = TrainingState.make_initial(pack).theta
     whole = compute_gradients(pack, theta, sample_batches(pack, step, 4), step)
     few = pack.select([2, 1])
-    known = {id(tensor) for tensor in few.tensors()}
+    known = {id(tensor) for tensor in few.list_tensors()}
     assert few.loss_hyperparameters and all(id(column) in known for column in few.loss_hyperparameters.values())
     left = compute_gradients(few, theta[[2, 1]], sample_batches(few, step, 4), step)
     assert all(torch.equal(inputs, before[[2, 1]]) for inputs, before in zip(left, whole, strict=True))

@@ -114,10 +114,10 @@ def test_every_member_is_updated_as_by_the_reference(
     # Each member alone, with the public optimizer.
     expected = []
     for k in range(3):
-        weights = {n: value[0].clone().requires_grad_() for n, value in LAYOUT.views(theta[k : k + 1]).items()}
+        weights = {n: value[0].clone().requires_grad_() for n, value in LAYOUT.split(theta[k : k + 1]).items()}
         step = reference(k, weights)
         for gradient in gradients:
-            for name, value in LAYOUT.views(gradient[k : k + 1]).items():
+            for name, value in LAYOUT.split(gradient[k : k + 1]).items():
                 weights[name].grad = value[0].clone()
             step()
         expected.append(torch.cat([weight.detach().flatten() for weight in weights.values()]))

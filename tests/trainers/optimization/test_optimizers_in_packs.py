@@ -155,7 +155,7 @@ def test_muon_takes_matrices_between_hidden_layers_alone(member: Make) -> None:
     chosen = member(training__optimizer={"name": "muon", "matrices": ["query"]})
     pack, plain = (Pack([each], CPU) for each in (chosen, member()))
     states = [stepped(each, 1) for each in (pack, plain)]
-    muon, adamw = (pack.layout.views(state.theta) for state in states)
+    muon, adamw = (pack.layout.split(state.theta) for state in states)
     assert [name for name in muon if not torch.equal(muon[name], adamw[name])] == ["query"]
 
 

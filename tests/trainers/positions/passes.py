@@ -57,7 +57,7 @@ def drawn(model: Model, task: Task, members: int = 2, size: float = 0.4) -> dict
     """Weights far from their initial values, by name, float64."""
     layout = ParameterLayout(model.parameters(task))
     theta = torch.randn(members, layout.size, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
-    return layout.views(size * theta)
+    return layout.split(size * theta)
 
 
 def tokens_of(shape: tuple[int, ...], high: int, seed: int = 0) -> Tensor:

@@ -37,7 +37,7 @@ def drawn(position, seed: int = 0, longest: int = T) -> dict[str, torch.Tensor]:
         *position.layer_parameters("block0", sizes(longest, H, K, 0.5)),
     ]
     layout = ParameterLayout(parameters)
-    return layout.views(layout.draw_initial_weights(torch.arange(M) + 10 * seed, torch.float64)) if parameters else {}
+    return layout.split(layout.draw_initial_weights(torch.arange(M) + 10 * seed, torch.float64)) if parameters else {}
 
 
 def bias(position, weights, causal: bool, length: int = T) -> torch.Tensor:
@@ -128,27 +128,29 @@ def test_kerple_below_its_bound_is_set_to_it_and_goes_on_learning(optimizer: str
     }
     pack = Pack([MemberConfig.from_dict({**sections, "seed": seed}) for seed in range(2)], torch.device("cpu"))
     state = TrainingState.make_initial(pack)
-    r2 = pack.layout.views(state.theta)["kerple.r2"]
+    r2 = pack.layout.split(state.theta)["kerple.r2"]
     r2.copy_(torch.full_like(r2, 0.01))
     gradient, _ = compute_gradients(pack, state.theta, sample_batches(pack, state.step + 1, 4), state.step + 1)
-    assert (pack.layout.views(gradient)["kerple.r2"] != 0).all(), "a head at the bound learns"
+    assert (pack.layout.split(gradient)["kerple.r2"] != 0).all(), "a head at the bound learns"
     for _ in range(4):
         train_next_step(pack, state)
         for name in ("kerple.r1", "kerple.r2"):
-            assert (pack.layout.views(state.theta)[name] >= np.float32(0.01)).all()
-    assert (pack.layout.views(state.theta)["kerple.r2"] > np.float32(0.01)).any() or optimizer == "gradient_descent"
+            assert (pack.layout.split(state.theta)[name] >= np.float32(0.01)).all()
+    assert (pack.layout.split(state.theta)["kerple.r2"] > np.float32(0.01)).any() or optimizer == "gradient_descent"
     everything = ParameterLayout([Parameter(name="a", shape=(2,), std=1.0), *Kerple().parameters(sizes(T, 1, K))])
-    least = everything.lower_bounds(torch.device("cpu"), torch.float64)
+    least = everything.make_lower_bounds(torch.device("cpu"), torch.float64)
     assert least is not None and least.tolist() == [-math.inf, -math.inf, 0.01, 0.01]
     assert (
-        ParameterLayout([Parameter(name="a", shape=(2,), std=1.0)]).lower_bounds(torch.device("cpu"), torch.float64)
+        ParameterLayout([Parameter(name="a", shape=(2,), std=1.0)]).make_lower_bounds(
+            torch.device("cpu"), torch.float64
+        )
         is None
     )
 
 
 def test_kerple_starts_uniform_and_not_below_its_bound() -> None:
     layout = ParameterLayout(Kerple().parameters(sizes(T, 4000, K)))
-    views = layout.views(layout.draw_initial_weights(torch.tensor([3]), torch.float64))
+    views = layout.split(layout.draw_initial_weights(torch.tensor([3]), torch.float64))
     for name, high in (("kerple.r1", 2.0), ("kerple.r2", 1.0)):
         values = views[name].numpy() / high
         assert values.min() * high == np.float32(0.01) and 0.99 < values.max() < 1
@@ -222,7 +224,7 @@ def test_the_fused_kernel_is_used_where_nothing_is_added(monkeypatch, name: str)
     layout = ParameterLayout(model.parameters(task))
     tokens = torch.tensor([[[10, 1, 2, 11, 10, 10, 7]]])
     model.logits(
-        layout.views(layout.draw_initial_weights(torch.tensor([0]), torch.float32)),
+        layout.split(layout.draw_initial_weights(torch.tensor([0]), torch.float32)),
         Batch(tokens, tokens),
         noise(0, training=False),
         "plain",

@@ -80,7 +80,7 @@ def test_what_layers_record_becomes_a_metric_at_every_length(member, task) -> No
     tests = list(pack.task.evaluation_batches(pack_stream(pack), 4, pack.lengths))
     assert len(tests) == (len(pack.lengths) if isinstance(task, Last) else 1)
     for test in tests:
-        forward = Forward(model, pack.layout.views(state.theta), "plain", noise(0, 1, training=False))
+        forward = Forward(model, pack.layout.split(state.theta), "plain", noise(0, 1, training=False))
         forward(test.batch)
         for name in (*MEANS, GREATEST):
             layers = forward.recorded[name]

@@ -182,7 +182,7 @@ def test_tables_start_uniform_as_of_xavier() -> None:
     layout = ParameterLayout(Shaw(clip=400, values=True).layer_parameters("b", sizes(T, H, 4)))
     assert layout.shapes == [("b.pairs", (801, 4)), ("b.pair_values", (801, 4))]
     weights = layout.draw_initial_weights(torch.tensor([3]), torch.float64)
-    values = layout.views(weights)["b.pairs"].numpy() * (805 / 6) ** 0.5
+    values = layout.split(weights)["b.pairs"].numpy() * (805 / 6) ** 0.5
     assert -1 <= values.min() < -0.99 and 0.99 < values.max() <= 1
     np.testing.assert_allclose(np.quantile(values, [0.25, 0.5, 0.75]), [-0.5, 0.0, 0.5], atol=0.05)
 

@@ -139,7 +139,7 @@ def test_without_the_output_of_its_added_heads_it_is_a_model_with_absolute_posit
     both = Encoder(layers=2, width=8, heads=4, head_width=3, position="significance", dropout=0.0)
     alone = Encoder(layers=2, width=8, heads=2, head_width=3, position="learned", dropout=0.0)
     layout = ParameterLayout(both.parameters(TASK))
-    views = layout.views(torch.randn(1, layout.size, generator=torch.Generator().manual_seed(2), dtype=torch.float64))
+    views = layout.split(torch.randn(1, layout.size, generator=torch.Generator().manual_seed(2), dtype=torch.float64))
     alone_views = {}
     for name, value in views.items():
         value = value.clone()

@@ -53,7 +53,7 @@ def test_loss_is_the_mean_squared_error_over_sampled_inputs() -> None:
     task = RingRegression(ring=9, window=4, alpha=2.0, betas=(0.5, 0.25))
     member = ring_member(task={"ring": 9, "window": 4, "betas": [0.5, 0.25]}, encoding="rpe", width=6, free_value=True)
     pack = Pack([member], CPU)
-    weights = pack.layout.views(TrainingState.make_initial(pack).theta)
+    weights = pack.layout.split(TrainingState.make_initial(pack).theta)
     logits = pack.model.logits(weights, task.sample(STREAM, 1), None, "plain")
     test = next(iter(task.evaluation_batches(STREAM, 1, task.lengths)))
     scores = scores_of(task, logits, test.batch, test.lengths)
@@ -87,8 +87,8 @@ def test_augmentation_is_the_average_over_every_shift_of_the_window() -> None:
 def test_unseen_absolute_positions_only_decay() -> None:
     rate, decay, steps = 5e-3, 1e-2, 200
     pack, state = trained([ring_member(decay=decay, rate=rate, encoding="ape")], steps)
-    before = pack.layout.views(TrainingState.make_initial(pack).theta)["positions"][0]
-    after = pack.layout.views(state.theta)["positions"][0]
+    before = pack.layout.split(TrainingState.make_initial(pack).theta)["positions"][0]
+    after = pack.layout.split(state.theta)["positions"][0]
     unseen = [i for i in range(51) if i + 1 not in pack.task.trained_lengths]
     torch.testing.assert_close(after[unseen], before[unseen] * (1 - rate * decay) ** steps, rtol=1e-10, atol=1e-12)
     assert not torch.allclose(after, before)
@@ -98,18 +98,18 @@ def test_gradient_of_the_relative_form() -> None:
     """dl/da_k = 2 (n1 - |k|) (a_k - T_k), zero beyond the window."""
     pack = Pack([ring_member(encoding="rpe")], CPU)
     theta = TrainingState.make_initial(pack).theta
-    views = pack.layout.views(theta)
+    views = pack.layout.split(theta)
     a = views["positions"][0] @ views["u"][0]
     batch = pack.task.sample(STREAM, 1)
     gradient = torch.func.grad(
-        lambda t: mean_loss(pack.task, pack.model.logits(pack.layout.views(t), batch, None, "plain"), batch).sum()
+        lambda t: mean_loss(pack.task, pack.model.logits(pack.layout.split(t), batch, None, "plain"), batch).sum()
     )(theta)
-    got = pack.layout.views(gradient)["positions"][0]
+    got = pack.layout.split(gradient)["positions"][0]
     for k in range(-25, 26):
         target = {0: 2.0, 1: 0.5, -1: 0.5}.get(k, 0.0)
         expected = 2 * max(10 - abs(k), 0) * (a[k % 51] - target) * views["u"][0]
         torch.testing.assert_close(got[k % 51], expected, rtol=1e-9, atol=1e-12)
-    assert not pack.layout.views(gradient)["u"].any()
+    assert not pack.layout.split(gradient)["u"].any()
 
 
 def test_gradient_flow_of_one_position() -> None:
@@ -117,7 +117,7 @@ def test_gradient_flow_of_one_position() -> None:
     rate, steps, alpha = 1e-4, 1500, 2.0
     task = {"ring": 7, "window": 1, "alpha": alpha, "betas": []}
     pack, state = trained([ring_member(rate=rate, task=task, encoding="ape", width=30)], steps)
-    start, end = (pack.layout.views(s.theta)["positions"][0] for s in (TrainingState.make_initial(pack), state))
+    start, end = (pack.layout.split(s.theta)["positions"][0] for s in (TrainingState.make_initial(pack), state))
     middle = pack.task.trained_lengths[0] - 1
     square = float(start[middle] @ start[middle])
     # The loss (|p|^2 - alpha)^2 has gradient 4 (|p|^2 - alpha) p, so A_0' = 8 A_0 (alpha - A_0).

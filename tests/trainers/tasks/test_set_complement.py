@@ -99,7 +99,7 @@ def test_analytic_solution_has_the_closed_form_at_every_length(form: str) -> Non
     )
     pack = Pack([config], CPU)
     state = TrainingState.make_initial(pack)
-    state.theta = pack.layout.flat(analytic_weights(v, delta))
+    state.theta = pack.layout.flatten(analytic_weights(v, delta))
     names, values = evaluate(pack, state)
     curve = {name: values[0, 0, k] for k, name in enumerate(names)}
     for s in range(1, v):
@@ -213,7 +213,7 @@ def test_table_form_equals_plain_form(member, changes) -> None:
 @pytest.mark.parametrize("changes", TABLE_CASES, ids=str)
 def test_table_logits_equal_plain_logits_in_float32(member, changes) -> None:
     plain, table = packs(member, **changes)
-    weights = plain.layout.views(TrainingState.make_initial(plain).theta.float())
+    weights = plain.layout.split(TrainingState.make_initial(plain).theta.float())
     tokens = data_stream([0, 1]).permutations(0, 9, 8, 7)
     rates = torch.tensor([0.3, 0.5], dtype=torch.float64)
     drops = None if plain.dropout_rates is None else rates
@@ -248,7 +248,7 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
     )
     layout = ParameterLayout(model.parameters(task))
     theta = layout.draw_initial_weights(torch.tensor([7]), torch.float64) * 3
-    weights = layout.views(theta)
+    weights = layout.split(theta)
     w = {name: view[0].numpy() for name, view in weights.items()}
 
     def normed(x):
@@ -270,7 +270,7 @@ def test_plain_model_against_a_slow_reference(norm: str, form: str) -> None:
 
 def test_order_of_earlier_tokens_does_not_matter(member) -> None:
     pack = Pack([member()], CPU)
-    weights = pack.layout.views(TrainingState.make_initial(pack).theta)
+    weights = pack.layout.split(TrainingState.make_initial(pack).theta)
     logits = pack.model.logits(weights, batch_of(torch.tensor([[[1, 2, 3, 4, 5]]])), None, pack.form)[0, 0, -1]
     permuted = pack.model.logits(weights, batch_of(torch.tensor([[[4, 1, 3, 2, 5]]])), None, pack.form)[0, 0, -1]
     torch.testing.assert_close(logits, permuted)
@@ -281,7 +281,7 @@ def test_each_dropout_site_is_its_own_switch(sites) -> None:
     model = AttentionOnly(width=4, dropout=0.5, dropout_sites=tuple(sites), form="plain")
     task = SetComplement(vocabulary=6, train_length=3)
     layout = ParameterLayout(model.parameters(task))
-    weights = layout.views(layout.draw_initial_weights(torch.tensor([0]), torch.float32))
+    weights = layout.split(layout.draw_initial_weights(torch.tensor([0]), torch.float32))
     seen: list[int] = []
 
     class Spy(Noise):
@@ -307,7 +307,7 @@ def test_radon_bound_on_the_width() -> None:
     task = SetComplement(vocabulary=v, train_length=2)
     layout = ParameterLayout(model.parameters(task))
     for seed in range(20):
-        weights = layout.views(5 * layout.draw_initial_weights(torch.tensor([seed]), torch.float64))
+        weights = layout.split(5 * layout.draw_initial_weights(torch.tensor([seed]), torch.float64))
         weights = {**weights, "unembedding": torch.tensor(u)[None]}
         logits = model.logits(weights, batch_of(present), None, "table")[0, 0, -1].numpy()
         assert logits[null < -1e-9].min() <= logits[null > 1e-9].max() + 1e-9
@@ -315,7 +315,7 @@ def test_radon_bound_on_the_width() -> None:
 
 def test_attention_uniformity_against_a_slow_reference(member) -> None:
     pack = Pack([member(model__init_std=1.0)], CPU)
-    weights = pack.layout.views(TrainingState.make_initial(pack).theta)
+    weights = pack.layout.split(TrainingState.make_initial(pack).theta)
     w = {name: view[0].double().numpy() for name, view in weights.items()}
     rows = data_stream([0]).permutations(0, 5, 8, 6)
     got = pack.model.reduce(pack.model.measure_rows(weights, batch_of(rows), (1, 4, 6), {}), weights, (1, 4, 6))[
@@ -336,7 +336,7 @@ def test_attention_over_token_ids_is_that_over_positions(member, attention: str,
     """Where tokens are seen again, and where one has nearly all the weight."""
     changes = {"model__attention": attention, "model__norm": norm, "model__init_std": 1.0, "training__dtype": "float64"}
     pack = Pack([member(seed, **changes) for seed in (0, 1)], CPU)
-    weights = pack.layout.views(3 * TrainingState.make_initial(pack).theta)
+    weights = pack.layout.split(3 * TrainingState.make_initial(pack).theta)
     batch = batch_of(torch.randint(0, 8, (2, 30, 9), generator=torch.Generator().manual_seed(0)))
     noise = Noise(Stream(pack.seeds_S, "dropout", torch.tensor(0)), None, training=False)
     recorded: dict[str, list[torch.Tensor]] = {}

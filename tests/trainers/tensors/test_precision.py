@@ -50,7 +50,7 @@ def test_what_is_kept_and_the_loss_are_float32_and_near_those_of_float32(member)
     (batch,) = sample_batches(narrow, step, 16)
     with autocast("bfloat16", "cpu"):
         logits = narrow.model.logits(
-            narrow.layout.views(narrow_state.theta), batch, make_training_noise(narrow, step), narrow.form
+            narrow.layout.split(narrow_state.theta), batch, make_training_noise(narrow, step), narrow.form
         )
     assert logits.dtype == torch.bfloat16
 
@@ -58,7 +58,7 @@ def test_what_is_kept_and_the_loss_are_float32_and_near_those_of_float32(member)
 def test_generation_is_narrow_too_and_gives_float32(member) -> None:
     pack = pack_of(member, (0, 1), "rope")
     (batch,) = sample_batches(pack, torch.tensor(1), 3)
-    weights = pack.layout.views(3 * TrainingState.make_initial(pack).theta)
+    weights = pack.layout.split(3 * TrainingState.make_initial(pack).theta)
     logits = {}
     for dtype in ("float32", "bfloat16"):
         forward = Forward(pack.model, weights, pack.form, None, dtype)
@@ -79,7 +79,7 @@ def test_generation_is_narrow_too_and_gives_float32(member) -> None:
 def test_states_are_written_in_narrow_numbers_whether_keys_are_kept_or_not(member, monkeypatch, kept: bool) -> None:
     pack = pack_of(member, (0, 1), "rope")
     monkeypatch.setattr(type(pack.model), "supports_masked_cache", kept)
-    weights = pack.layout.views(3 * TrainingState.make_initial(pack).theta)
+    weights = pack.layout.split(3 * TrainingState.make_initial(pack).theta)
     prompt, seen = torch.tensor([[[1, 2, 3]], [[1, 3, 2]]]), []
     choose = Decoding.choose_token
     monkeypatch.setattr(

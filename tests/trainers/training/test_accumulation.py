@@ -44,7 +44,7 @@ def test_a_ragged_loss_counts_every_position_once(member) -> None:
     (batch,) = sample_batches(pack, torch.tensor(3), 10)
     assert len({int(n) for n in batch.weight[0].sum(dim=-1)}) > 1
     theta = TrainingState.make_initial(pack).theta
-    logits = pack.model.logits(pack.layout.views(theta), batch, None, "plain")
+    logits = pack.model.logits(pack.layout.split(theta), batch, None, "plain")
     expected = []
     for m in range(2):
         terms = [

@@ -137,7 +137,9 @@ def test_one_program_serves_packs_of_all_sizes(member, changes) -> None:
     first = Pack([member(0, **changes)] * 2, CPU).select([0, 0, 0])
     state = TrainingState.make_initial(first)
     batches = make_contiguous_batches(first, sample_batches(first, state.step + 1, 4))
-    mark_dynamic([*first.tensors(), *state.tensors(), *(tensor for batch in batches for tensor in batch.tensors())])
+    mark_dynamic(
+        [*first.list_tensors(), *state.list_tensors(), *(tensor for batch in batches for tensor in batch.tensors())]
+    )
     compiled(first, state, batches)
     for seeds in [(0, 0), (0, 1), (4, 1, 1, 2), (1, 2, 3, 4, 5)]:
         pack = Pack([member(seed, **changes) for seed in seeds], CPU)

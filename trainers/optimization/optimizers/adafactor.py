@@ -22,7 +22,7 @@ class Adafactor(Optimizer):
     def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return second moments for each parameter: by rows and columns of a matrix, by entries of a vector."""
         state = dict[str, Tensor]()
-        for name, value in layout.views(theta).items():
+        for name, value in layout.split(theta).items():
             parts = {"rows": value[..., :1], "columns": value[..., :1, :]} if value.dim() > 2 else {"entries": value}
             state |= {f"{part}.{name}": view.new_zeros(view.shape) for part, view in parts.items()}
         return state
@@ -60,7 +60,7 @@ class Adafactor(Optimizer):
             size = torch.maximum(_root_mean_square(theta[name]), least_scale) * rate.to(dtype)
             factor = size / (_root_mean_square(change) / inputs.hyperparameters["threshold"].to(dtype)).clamp(min=1.0)
             weights[name] = decayed[name] - change * factor.reshape(share.shape)
-        return inputs.layout.flat(weights), state
+        return inputs.layout.flatten(weights), state
 
 
 def _root_mean_square(value: Tensor) -> Tensor:

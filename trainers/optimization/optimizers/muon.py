@@ -37,8 +37,8 @@ class Muon(AdamW):
         theta, state = super().update(inputs)
         dtype = theta.dtype
         momentum = inputs.hyperparameters["momentum"].to(theta.dtype)[:, :, None]
-        weights = inputs.layout.views(theta)
-        m = inputs.layout.views(state["m"])
+        weights = inputs.layout.split(theta)
+        m = inputs.layout.split(state["m"])
         arrays = (inputs.decayed_theta(), inputs.gradient, inputs.state["m"])
         decayed, gradients, old_m = map(inputs.layout.views, arrays)
 
@@ -50,7 +50,7 @@ class Muon(AdamW):
             scale = 0.2 * math.sqrt(max(gradient.shape[1:]))
             change = orthogonalize(direction, self.iterations) * (inputs.rate * scale).to(dtype)[:, :, None]
             weights[name] = decayed[name] - change
-        return inputs.layout.flat(weights), {"m": inputs.layout.flat(m), "v": state["v"]}
+        return inputs.layout.flatten(weights), {"m": inputs.layout.flatten(m), "v": state["v"]}
 
     def is_muon_parameter(self, parameter: Parameter) -> bool:
         """Return whether Muon updates this parameter."""

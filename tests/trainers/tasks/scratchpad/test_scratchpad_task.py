@@ -42,7 +42,7 @@ def variant(request, member) -> tuple[Pack, Shrinking, Text]:
 
 def logits_of(pack: Pack, batch: Batch) -> Tensor:
     theta = TrainingState.make_initial(pack).theta
-    return pack.model.logits(pack.layout.views(theta), batch, None, pack.form)
+    return pack.model.logits(pack.layout.split(theta), batch, None, pack.form)
 
 
 def whole_row(task: Shrinking, text: Text) -> Batch:
