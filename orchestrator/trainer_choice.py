@@ -1,7 +1,7 @@
-"""Choose the trainer of a sweep: our engine, or a program of the user's.
+"""Choose the trainer of a sweep: the built-in engine or the user's program.
 
 `orchestrator.engine` trains the models of `trainers/`, many members as one stacked program. `orchestrator.program`
-trains with a command or function of the user's, one member per pack. Other code does not depend on the trainer, except
+trains with the user's command or function, one member per pack. Other code does not depend on the trainer, except
 the verbs for weights, attention and training data, which need the engine (`refuse_program`).
 """
 

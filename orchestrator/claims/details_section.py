@@ -34,17 +34,17 @@ from search_spaces.grammar.claims import Claim, ClaimsFile
 VERDICT_RULES = """\
 Verdicts are about these sweeps and no others. **held** and **contradicted**: the whole 95 % interval lies on one side
 of the null value, and p is below .05 after Holm's correction over every claim that was ever asked on this page. **no
-effect within ±x**: the whole interval is that close to 0. **undecided**: tested, but the interval includes both sides,
-or p is too large. **not tested**: the control failed, too few seeds learned the task, or the sweep is missing. Effects
-are over all seeds: a seed that failed, or did not learn the task, counts as the worst value of any seed. The effect
-over the seeds that learned is shown beside it. A pair of values at the same end of the metric could hardly differ, so
-it supports no equivalence. Claims of this study are controls, and questions that the paper does not ask, or not in this
-way; a headline may be judged by one of these. A claim that was asked again has one verdict, over the seeds of all its
-tests; if a later test changed more than the seeds, its seeds alone are judged and its text is shown. Each test counts
-in the correction. Values at several lengths are averaged. Intervals of medians are between two of the seeds and need at
-least six seeds; those of means are Student's. p is that of the sign test (for no effect, of two one-sided sign
-tests), of Student's test for means, and of the exact test for shares; for a search it is that of least squares or of
-the interval of the rank correlation. All choices were made at the selection lengths.
+effect within ±x**: the whole interval is that close to 0. **undecided**: tested, but the interval has values on both
+sides, or p is too large. **not tested**: the control failed, too few seeds learned the task, or the sweep is missing.
+Effects are over all seeds: a seed that failed, or did not learn the task, counts as the worst value of any seed. The
+effect over the seeds that learned is shown beside it. Two values at the same end of the metric could hardly differ, so
+such a pair is no evidence that there is no effect. Claims of this study are controls, and questions that the paper does
+not ask in this form; a claim of this kind may decide a headline. A claim that was asked again has one verdict, over the
+seeds of all its tests; if a later test changed more than the seeds, its seeds alone are judged and its text is shown.
+Each test counts in the correction. Values at several lengths are averaged. The interval of a median ends at the values
+of two seeds and needs at least six seeds; that of a mean is Student's. p is that of the sign test (for no effect, of
+two one-sided sign tests), of Student's test for means, and of the exact test for shares; for a search it is that of
+least squares or of the interval of the rank correlation. All choices were made at the selection lengths.
 """
 ARMS_HEADER = ("claim", "arm", "values", "configuration", "average", "seeds", "median", "mean", "range")
 
@@ -194,7 +194,7 @@ def make_arm_rows(judgement: Judgement) -> list[tuple[str, ...]]:
         values = member_values if claim.question == "trend" else compute_seed_medians(arm.values)
         numbers = format_ranges([sweep.state.configurations[config_id].number for config_id in arm.config_ids])
         median, mean, lowest, highest = (
-            (format_number(float(f(values)), NOT_REACHED) for f in (np.median, np.mean, np.min, np.max))
+            (format_number(float(statistic(values)), NOT_REACHED) for statistic in (np.median, np.mean, np.min, np.max))
             if len(values)
             else ("-", "-", "-", "-")
         )

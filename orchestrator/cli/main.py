@@ -229,7 +229,7 @@ def data(
     overrides: options.Overrides = None,
     imports: options.Imports = None,
     examples: Annotated[int, typer.Option(min=1, help="The number of training inputs to show.")] = 5,
-    fetch: Annotated[bool, typer.Option("--fetch", help="First prepare missing texts.")] = False,
+    fetch: Annotated[bool, typer.Option("--fetch", help="First prepare missing corpora.")] = False,
 ) -> None:
     """Show the first inputs that a sweep trains on.
 

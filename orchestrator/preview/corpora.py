@@ -1,4 +1,4 @@
-"""Prepare the texts that tasks read: tokenize a data set from a hub into a file of the data folder.
+"""Prepare the corpora that tasks read: tokenize a data set from a hub into a file of the data folder.
 
 Needs the packages of `lengthwise[data]`, which training does not need.
 """
@@ -26,7 +26,7 @@ LINES_PER_BATCH = 1000  # lines that the tokenizer gets at once
 
 @dataclass(frozen=True)
 class Recipe:
-    """The source of a text: a data set of a hub with a column `text`, its configuration, and a tokenizer."""
+    """The source of a corpus: a data set of a hub with a column `text`, its configuration, and a tokenizer."""
 
     dataset: str
     configuration: str | None
@@ -37,18 +37,18 @@ RECIPES = {"wikitext-103": Recipe("Salesforce/wikitext", "wikitext-103-raw-v1", 
 
 
 def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
-    """Prepare each missing text that the tasks of a sweep read; yield a line for each text.
+    """Prepare each missing corpus that the tasks of a sweep read; yield a line for each corpus.
 
-    Existing texts are unchanged. Raises UserError for an unknown text, LengthwiseError if the hub cannot be reached.
+    Existing corpora are unchanged. Raises UserError for an unknown name, LengthwiseError if the hub cannot be reached.
     """
-    # Only a built task knows which texts it reads.
+    # Only a built task knows which corpora it reads.
     draws = [(configuration.number, configuration.values) for configuration in draw_sample(spec, SAMPLES)]
     members = [configuration.build_member(spec.seeds[0]) for configuration in build_configurations(spec, draws)]
     names = list(dict.fromkeys(name for member in members for name in member.task.corpora))
     if not names:
-        yield f"{spec.name}: its task reads no text"
+        yield f"{spec.name}: its task reads no corpus"
 
-    # A text that can be opened is not replaced: recorded sweeps depend on its checksum.
+    # A corpus that can be opened is not replaced: recorded sweeps depend on its checksum.
     for name in names:
         try:
             corpus = open_corpus(name)
@@ -58,7 +58,7 @@ def fetch_corpora(spec: SweepSpec) -> Iterator[str]:
 
 
 def prepare_corpus(name: str) -> str:
-    """Prepare a text and return a line about it. Raises as `fetch_corpora`, and LengthwiseError for a full disk."""
+    """Prepare a corpus and return a line about it. Raises as `fetch_corpora`, and LengthwiseError for a full disk."""
     # All problems that need no download come first.
     path = find_data_folder() / f"{name}.tokens"
     if path.exists():
@@ -77,7 +77,7 @@ def prepare_corpus(name: str) -> str:
 
 
 def _download(recipe: Recipe, path: Path) -> tuple[dict[str, NDArray[np.int32]], list[str]]:
-    """Return the token ids of each split, and the vocabulary, of the text for `path`.
+    """Return the token ids of each split, and the vocabulary, of the corpus for `path`.
 
     Raises UserError without the packages of `lengthwise[data]`, LengthwiseError if the hub cannot be reached.
     """

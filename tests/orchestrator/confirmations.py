@@ -12,7 +12,7 @@ DRAWS = [
 
 
 def curve(number, seed, average, metric, lengths, step):
-    """Number 2 is first at the validation lengths 6 and 7, number 0 at every other one."""
+    """Number 2 is first at the selection lengths 6 and 7, number 0 at every other one."""
     selection_value = abs(number - 2) * 0.1
     beyond = 0.01 * number
     return [selection_value + 0.001 * seed if length in (6, 7) else beyond for length in lengths]

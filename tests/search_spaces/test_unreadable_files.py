@@ -118,7 +118,7 @@ def test_impossible_paths(path: str) -> None:
         (b"a:\n  b: 1\n    c: 2\n", 3, "indentation"),
         (b"a:\n\tb: 1\n", 2, "tabs"),
         (b"[" * 200_000, 1, "nested more than 20 levels"),
-        (b"a: {" * 200_000, 1, ""),
+        (b"a: {" * 200_000, 1, "nested more than 20 levels"),
     ],
 )
 def test_text_that_is_no_sweep(sweep_file: Write, problems: Refuse, content: bytes, line: int, message: str) -> None:

@@ -111,8 +111,8 @@ def _load() -> None:
         state.library = _open_library()
     except (_UnusableError, OSError) as error:
         state.failure = (
-            f"random numbers: drawn by torch, ten times slower (same numbers): {error}; install cc, gcc or clang, or "
-            "set $CC to a C compiler"
+            f"random numbers are drawn by torch, which is ten times slower but gives the same numbers: {error}; "
+            "install cc, gcc or clang, or set $CC to a C compiler"
         )
     state.is_tried = True
 

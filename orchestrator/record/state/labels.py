@@ -35,7 +35,7 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
         raise UserError(f"{state.folder}: {text} is the start of several config_ids: {candidates}")
 
     # No match: list what is allowed.
-    hint = find_nearest(text, state.configurations)
+    nearest = find_nearest(text, state.configurations)
     last_number = max(state.draws, default=-1)
     allowed = (
         f"allowed: {format_label(0)} to {format_label(last_number)}, a config_id, or at least its first "
@@ -43,4 +43,4 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
     )
     allowed = allowed if last_number >= 0 else "there are none"
     problem = f"{state.folder}: no configuration {text}; {allowed}"
-    raise UserError(problem + (f"; did you mean {hint}?" if hint else ""))
+    raise UserError(problem + (f"; did you mean {nearest}?" if nearest else ""))

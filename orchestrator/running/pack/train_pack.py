@@ -97,7 +97,7 @@ def import_mirror() -> ModuleType:
 
 
 def train_pack_on_ray(config: Mapping[str, Any]) -> None:
-    """Train the members of `config["work"]` in a process of Ray's.
+    """Train the members of `config["work"]` in a Ray worker.
 
     Reports `messages` of a PackReporter, and `death` for an exception that must not be retried or ran out of memory.
     Raises PackRaised for an exception that may be retried, OutOfSpace if the disk is full.

@@ -1,4 +1,4 @@
-"""The processes of a local Ray: they end with the driver that started it, even if it is killed.
+"""The processes of a local Ray instance: they end with the driver that started it, even if it is killed.
 
 The guardian of a folder is the process
 
@@ -29,7 +29,7 @@ MAX_PASSES = 50  # then a process that cannot be killed is left
 
 @contextmanager
 def mark_processes(folder: Path) -> Iterator[None]:
-    """Mark the processes started in the block, and their children, as processes of the Ray in `folder`."""
+    """Mark the processes started in the block, and their children, as processes of the Ray instance in `folder`."""
     os.environ[MARK] = str(folder)
     try:
         yield
@@ -39,7 +39,7 @@ def mark_processes(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def guard_processes(folder: Path) -> Iterator[int]:
-    """Kill the processes of the Ray in `folder` and remove the folder after the block, or when this process dies.
+    """Kill the processes of the Ray instance in `folder`, and remove it, after the block or when this process dies.
 
     Yields the process id of the guardian.
     """
@@ -59,7 +59,7 @@ def guard_processes(folder: Path) -> Iterator[int]:
 
 
 def kill_processes(folder: Path) -> None:
-    """Kill the processes of the Ray in `folder` until none is left, in at most MAX_PASSES passes."""
+    """Kill the processes of the Ray instance in `folder` until none is left, in at most MAX_PASSES passes."""
     empty_passes = 0
     for _ in range(MAX_PASSES):
         remaining = find_processes(folder)
@@ -73,7 +73,7 @@ def kill_processes(folder: Path) -> None:
 
 
 def find_processes(folder: Path) -> list[psutil.Process]:
-    """Return the living processes of the Ray in `folder`."""
+    """Return the living processes of the Ray instance in `folder`."""
     return [process for process in psutil.process_iter() if _has_mark(process, str(folder))]
 
 

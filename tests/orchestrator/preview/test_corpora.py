@@ -108,4 +108,4 @@ def test_without_the_libraries_it_is_said_which_to_install(spec, monkeypatch: py
 
 def test_a_task_without_texts_needs_none(tmp_path: Path) -> None:
     spec = load_sweep(Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml")
-    assert list(fetch_corpora(spec)) == ["quickstart: its task reads no text"]
+    assert list(fetch_corpora(spec)) == ["quickstart: its task reads no corpus"]

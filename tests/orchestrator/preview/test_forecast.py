@@ -9,6 +9,7 @@ from orchestrator.preview import forecast as module
 from orchestrator.preview.few_seeds import describe_few_seeds
 from orchestrator.preview.forecast import forecast
 from orchestrator.running.schedulers import choice as schedulers
+from orchestrator.running.schedulers import local
 from search_spaces import load_sweep
 
 QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
@@ -53,10 +54,11 @@ def test_on_a_gpu_it_says_what_is_not_measured(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("cpus", [1, 2])
 def test_packs_of_the_plan_have_the_memory_that_they_have_where_they_run(monkeypatch, cpus: int) -> None:
-    monkeypatch.setattr(psutil, "cpu_count", lambda: 8)
+    monkeypatch.setattr(local, "count_cores", lambda: 8)
     spec = load_sweep(QUICKSTART, [f"resources.cpus={cpus}", "resources.scheduler=local"])
     with schedulers.open_scheduler("local", spec.resources, object()) as running:
         assert module.find_cluster(spec, None) == running.cluster
+    assert running.cluster.workers == 8 // cpus
     half = module.find_cluster(spec, 2)
     assert (half.workers, half.bytes_per_worker) == (2, psutil.virtual_memory().total / 2)
 

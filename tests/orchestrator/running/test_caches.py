@@ -20,7 +20,7 @@ def test_in_the_cache_of_the_user(tmp_path, monkeypatch) -> None:
     assert os.environ[CACHE_VARIABLE] == str(tmp_path / "lengthwise" / "inductor")
 
 
-def test_in_the_temporary_folder_where_there_is_no_such_cache(tmp_path, monkeypatch) -> None:
+def test_no_cache_is_set_without_a_writable_folder(tmp_path, monkeypatch) -> None:
     def nowhere() -> Path:
         raise RuntimeError("Could not determine home directory.")
 

@@ -1,4 +1,4 @@
-"""A confirmation takes what the validation lengths chose, on seeds that nothing has used."""
+"""A confirmation takes what the selection lengths chose, on seeds that nothing has used."""
 
 import io
 import shutil

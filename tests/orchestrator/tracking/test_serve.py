@@ -37,6 +37,7 @@ def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path
         "from pathlib import Path; from orchestrator.tracking.ui import run_server\n"
         "with run_server(Path(sys.argv[1]) / 'mlflow.db') as (_, server): server.wait()"
     )
+    servers: list[psutil.Process] = []
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True) as process:
         try:
             deadline = time.monotonic() + 300
