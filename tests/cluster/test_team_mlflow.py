@@ -186,7 +186,7 @@ def test_ten_users_publish_ten_sweeps_at_once_and_again(team: Team, storage: Pat
         assert not [user for user, password in team.passwords.items() if password.encode() in content], path
 
 
-def test_whoever_is_refused_is_told_why_and_what_to_do(team: Team, storage: Path, lengthwise: CommandLine) -> None:
+def test_a_refused_login_is_reported_with_a_remedy(team: Team, storage: Path, lengthwise: CommandLine) -> None:
     before = team.rows("select count(*) from runs")
     wrong = {**team.login("ada"), "MLFLOW_TRACKING_PASSWORD": "what ada forgot"}
     other = f"http://127.1:{team.port}"

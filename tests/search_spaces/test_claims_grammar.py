@@ -280,7 +280,7 @@ JUNK = st.one_of(
 
 
 @given(path=st.sampled_from(list(paths_of(DATA))), junk=JUNK)
-def test_whatever_stands_there_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, path, junk) -> None:
+def test_any_value_at_any_key_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, path, junk) -> None:
     """No traceback but SweepFileError, and each problem has an address."""
     data = copy.deepcopy(DATA)
     node = data

@@ -143,7 +143,7 @@ def test_what_is_meant_is_suggested(override: str, hint: str) -> None:
     assert len(caught.value.problems) == 1 and str(caught.value).endswith(hint)
 
 
-def test_what_is_suggested_is_not_what_was_said_already() -> None:
+def test_a_suggestion_is_not_repeated() -> None:
     with pytest.raises(SweepFileError) as caught:
         load_sweep(QUICKSTART, ["search.sampler=tpe", "space.model.norm={grid: [none, pre]}"])
     assert str(caught.value).count("choice") == 1

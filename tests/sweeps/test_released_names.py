@@ -163,7 +163,7 @@ def test_a_sweep_and_its_confirmation_are_published_under_their_names(tmp_path: 
     }
 
 
-def test_what_was_mended_since_is_not_gone_on_with_but_still_read(tmp_path: Path, monkeypatch) -> None:
+def test_sweeps_of_a_revised_class_are_read_but_not_resumed(tmp_path: Path, monkeypatch) -> None:
     folders = {name: copied(name, tmp_path) for name in ("interrupted_eager", "finished")}
     before = {name: (folder / LEDGER_FILE).read_bytes() for name, folder in folders.items()}
     monkeypatch.setattr(AttentionOnly, "revision", 2)

@@ -204,7 +204,7 @@ def test_a_sweep_resumes_when_the_claims_file_is_gone(tiny: Path, run_inline: Ca
     assert SweepState.load(folder).end_status == "complete" and SweepState.load(folder).claims == before != {}
 
 
-def test_a_ledger_of_another_version_of_the_file_is_said_and_not_taken_for_it(tiny: Path, run_inline) -> None:
+def test_a_sweep_of_a_changed_file_is_reported_and_not_resumed(tiny: Path, run_inline) -> None:
     folder = run_inline(tiny, "training.steps=10")
     file = write_claims(tiny.with_name("claims.yaml"), [ASKED])
     message = "begun with other values than its file has now: training.steps was 10, now 20."

@@ -174,7 +174,7 @@ def test_failed_seeds_count_in_a_trend_as_the_objective_says(judge_claims: Judge
     assert judgement.answer.n == (n or sum(dropout <= 0.3 for dropout in dropouts)) < 31
 
 
-def test_why_a_trend_has_no_interval_is_said(judge_claims: Judge) -> None:
+def test_a_trend_without_an_interval_has_a_reason(judge_claims: Judge) -> None:
     judgements = judge_claims(
         lambda member, *_: member.model.dropout, claim(**TREND, key="model.dropout"), seeds=3, sweep=RANDOM
     )

@@ -139,7 +139,7 @@ def test_claims_are_counted_by_source_and_a_repeated_one_once_by_its_last_test(j
     assert count_verdicts(judgements, "ours") == {"no effect": 1, "not tested": 1}
 
 
-def test_a_sweep_that_is_missing_or_unfinished_is_said(judge_claims: Judge) -> None:
+def test_a_missing_or_unfinished_sweep_is_reported(judge_claims: Judge) -> None:
     others = [claim(id="other", sweep="elsewhere"), claim(id="typed", sweep=CLAIM["sweep"][:-1])]
     judgements = judge_claims(planted(-0.1), claim(), *others, end=False)
     assert judgements["pre_norm"].verdict_text == "not tested: the sweep is not finished"

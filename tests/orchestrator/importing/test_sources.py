@@ -106,7 +106,7 @@ def test_mlflow_runs_are_members(store: str, rows: pd.DataFrame, imported: Impor
     assert first.resolved["config"] == {"lr": 0.01, "width": 64, "compile": True}
 
 
-def test_what_mlflow_lacks_is_said(store: str, imported: Import, tmp_path: Path):
+def test_missing_names_of_mlflow_are_reported(store: str, imported: Import, tmp_path: Path):
     for options, message in (
         ({"experiment": "sum"}, "did you mean sums?"),
         ({}, "--experiment"),

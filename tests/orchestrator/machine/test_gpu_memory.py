@@ -53,7 +53,7 @@ def test_every_gpu_is_asked_and_the_smallest_counts(says):
 
 
 @pytest.mark.parametrize(("text", "status"), [("No devices were found\\n", 6), ("[N/A]\\n", 0), ("", 9)])
-def test_where_it_cannot_say_torch_is_asked(says, monkeypatch, text, status):
+def test_torch_is_asked_if_nvidia_smi_reports_no_memory(says, monkeypatch, text, status):
     says(text, status)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert read_gpu_memories() == [] and compute_smallest_share([], 0.5) == ASSUMED_BYTES / 2

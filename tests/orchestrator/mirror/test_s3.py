@@ -162,7 +162,7 @@ def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(machines, 
 
 
 @pytest.mark.slow
-def test_training_goes_on_while_the_storage_answers_with_errors(machines, long_sweep, s3, monkeypatch):
+def test_training_continues_while_the_storage_answers_with_errors(machines, long_sweep, s3, monkeypatch):
     machine = next(machines)
     count = itertools.count()
     monkeypatch.setattr(mirrored_ledger, "COPY_SECONDS", 0.1)
@@ -180,7 +180,7 @@ def test_training_goes_on_while_the_storage_answers_with_errors(machines, long_s
 
 
 @pytest.mark.slow
-def test_what_could_not_be_copied_is_said_at_the_end_and_copied_by_resume(machines, long_sweep, s3, monkeypatch):
+def test_failed_copies_are_reported_at_the_end_and_repeated_by_resume(machines, long_sweep, s3, monkeypatch):
     machine, other = itertools.islice(machines, 2)
     for module in (storage, mirrored_ledger):
         monkeypatch.setattr(module, "RETRY_SECONDS", 1.0)

@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_named_with_what_is_allowed(
     assert (problem.key, problem.given, problem.allowed, problem.nearest) == (below, given, where.allowed, nearest)
 
 
-def test_what_a_field_allows_is_said_in_words() -> None:
+def test_allowed_values_of_a_field_are_described_in_words() -> None:
     assert {where.allowed for where in (RATE, POSITIVE, SHARE, COUNT, BOARD, NAME, PAIR)} == {
         "a number >= 0 and < 1",
         "a number or null > 0",

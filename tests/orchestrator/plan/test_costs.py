@@ -28,7 +28,7 @@ class Meant(SetComplement):
         return super().loss(logits_MBTV, batch)[0]
 
 
-def test_a_step_that_fails_is_said_with_the_classes_and_the_module_to_check() -> None:
+def test_a_failing_step_is_reported_with_its_classes_and_module() -> None:
     member = MemberConfig.from_dict(PLAIN)
     assert estimate_cost_or_refuse(member) == estimate_member_cost(member)
     with pytest.raises(UserError) as caught:

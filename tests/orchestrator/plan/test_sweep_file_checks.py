@@ -302,7 +302,7 @@ def test_what_is_let_pass_is_built_whatever_is_drawn(space: dict[str, Any]) -> N
 SHIPPED = Path(search_spaces.__file__).parent / "quickstart.yaml"
 
 
-def test_a_problem_of_the_objective_is_said_once():
+def test_a_problem_of_the_objective_is_reported_once():
     with pytest.raises(SweepFileError) as caught:
         load_checked(SHIPPED, ["objective.average=bema", "objective.metric=kll"])
     assert [problem.key for problem in caught.value.problems] == ["objective.average", "objective.metric"]

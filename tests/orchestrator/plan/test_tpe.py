@@ -84,7 +84,7 @@ def test_tpe_beats_random_search_on_a_planted_function(budget: tuple[str, ...]) 
 
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
 @pytest.mark.parametrize("lost", [None, math.inf])
-def test_where_configurations_fail_or_are_infinitely_bad_it_does_not_go_on(direction: str, lost) -> None:
+def test_tpe_avoids_configurations_that_fail_or_are_infinitely_bad(direction: str, lost) -> None:
     """All learning rates above 1e-3 lose their configuration, and the others are alike."""
     sign = 1.0 if direction == "minimize" else -1.0
 
@@ -101,7 +101,7 @@ def test_where_configurations_fail_or_are_infinitely_bad_it_does_not_go_on(direc
     assert np.mean(later) < 0.75 * np.mean(at_random)
 
 
-def test_a_failed_configuration_is_told_as_the_worst_there_is() -> None:
+def test_tpe_gets_the_worst_score_for_a_failed_configuration() -> None:
     spec, first = tpe(), optuna_draws.draw_configurations(tpe(), range(8))
     scores = [3.0, None, 1.0, 5.0, None, 2.0, 4.0, 6.0]
 
@@ -117,7 +117,7 @@ def test_a_failed_configuration_is_told_as_the_worst_there_is() -> None:
     assert second(silent, None) != second(silent, math.inf)
 
 
-def test_a_failed_configuration_that_is_not_told_is_no_result() -> None:
+def test_an_ignored_failed_configuration_does_not_count_as_informed() -> None:
     spec = tpe("search.generation=4", "search.failed_configurations=ignored")
     assert spec.search.count_informed(16) == 12
     assert spec.search.count_informed(16, failed=[1, 9]) == 8
@@ -146,7 +146,7 @@ def test_the_keys_of_tpe_change_no_sweep_that_did_not_have_them(tmp_path: Path) 
     assert load_sweep(path).spec_hash != tpe("search.startup=10").spec_hash
 
 
-def test_a_budget_that_is_used_up_before_anything_is_known_is_said() -> None:
+def test_too_few_configurations_for_tpe_are_noted() -> None:
     (note,) = tpe("search.configurations=8").notes
     assert "8 are too few for tpe" in note and note.startswith("--set search.configurations=8")
     assert tpe("search.configurations=9").notes == () and tpe("search.sampler=random").notes == ()

@@ -226,7 +226,7 @@ def test_own_code_is_tried_on_one_thread(write_sweep, monkeypatch) -> None:
     ],
     ids=["loss", "metric", "tokens", "bias", "base exception", "argument"],
 )
-def test_what_fails_is_said_before_a_folder_is_there(write_sweep, tmp_path, old, new, message) -> None:
+def test_a_failure_is_reported_before_the_folder_is_made(write_sweep, tmp_path, old, new, message) -> None:
     spec = load_checked(write_sweep((old, new)))
     with pytest.raises(SweepFileError, match=message):
         run_sweep(spec, tmp_path / "sweeps", make_console())

@@ -100,7 +100,7 @@ def test_a_hub_that_cannot_be_reached_is_one_clear_error(spec, monkeypatch: pyte
     assert error.value.exit_code == 1
 
 
-def test_without_the_libraries_it_is_said_which_to_install(spec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_libraries_are_named_with_the_install_command(spec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UserError, match=r"needs the package datasets; install `lengthwise\[data\]`"):
         prepare_corpus("wikitext-103")

@@ -69,7 +69,7 @@ def test_a_fault_of_ones_own_task_shows_its_lines(
     assert [path for path in sorted(tmp_path.iterdir()) if path.name != "__pycache__"] == before
 
 
-def test_weights_that_are_not_finite_are_said() -> None:
+def test_nonfinite_weights_are_reported() -> None:
     text = SWEEP.format(imports="", task="set_complement").replace("learning_rate: 0.01", "learning_rate: 1.0e+38")
     with pytest.raises(SmokeFailed, match="configuration #0: its loss or its weights are not finite after one step"):
         try_structures(

@@ -70,7 +70,7 @@ def test_a_full_disk_counts_nothing_half(small_disk: Path) -> None:
         assert ledger.append("end", status="complete", message="").seq == acknowledged + 1
 
 
-def test_a_ledger_goes_on_once_there_is_room_again(small_disk: Path) -> None:
+def test_writing_to_a_ledger_continues_after_a_full_disk(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     with Ledger.create(small_disk / "sweep", FIRST) as ledger:
         ballast.write_bytes(b"x" * 45_000)

@@ -109,7 +109,7 @@ def test_git_that_warns_much_is_not_waited_for(repository, monkeypatch) -> None:
     assert tree.problem is None and tree.diff is not None and tree.diff.count(b"+b") == 600
 
 
-def test_without_git_that_is_said_and_no_error(repository, monkeypatch, tmp_path) -> None:
+def test_missing_git_is_reported_without_an_error(repository, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     tree = read(repository.root)
     assert tree.commit is None and tree.source is None and "cannot run git" in (tree.problem or "")
@@ -205,6 +205,6 @@ KEYS = ("commit", "dirty", "diff", "diff_sha256", "diff_bytes")
 
 
 @given(sent=st.text() | st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, json_values)).map(json.dumps))
-def test_nonsense_sent_with_a_job_is_said_and_no_error(sent: str) -> None:
+def test_an_invalid_description_of_a_job_is_reported_without_an_error(sent: str) -> None:
     tree = repositories._parse_description(Path("/job"), sent)
     assert tree.commit is None and tree.diff is None and tree.problem

@@ -59,7 +59,7 @@ def test_weights_are_loaded_by_configuration_seed_and_average(kept):
         assert not all(np.array_equal(other[key], raw[key]) for key in raw)
 
 
-def test_what_is_not_there_is_said(kept, played):
+def test_missing_weights_are_reported_with_the_allowed_names(kept, played):
     name = next(iter(kept.configurations))
     for arguments, message in {
         (name[:-1] + "?", 0, "raw"): f"did you mean {name}",

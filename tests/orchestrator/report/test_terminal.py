@@ -141,7 +141,7 @@ def test_configurations_that_are_last_for_failed_seeds_alone_are_named(tmp_path,
     assert not describe_lost(summarize(synthetic_sweep(tmp_path / "unreached", draws(4), 3, unreached, {(2, 0): 10})))
 
 
-def test_test_lengths_without_a_value_are_said(tmp_path, synthetic_sweep):
+def test_test_lengths_without_a_value_are_reported(tmp_path, synthetic_sweep):
     def only_shorter(number, seed, average, metric, lengths, step):
         return np.where(lengths > 7, np.nan, 0.1 * number)
 
@@ -277,7 +277,7 @@ def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synt
     assert describe_effects(result).startswith("No hyperparameter has a clear effect")
 
 
-def test_where_nothing_can_be_said_it_says_why(tmp_path, synthetic_sweep, simple_curve):
+def test_missing_effects_are_explained(tmp_path, synthetic_sweep, simple_curve):
     two = summarize(synthetic_sweep(tmp_path / "two", draws(2), 2, noisy))
     assert "2 configurations are too few for an interval (at least 8)" in describe_effects(two)
     spec = {"search.sampler": "listed", "search.listed": draws(4), "space": {}}

@@ -281,7 +281,7 @@ def test_a_few_members_stand_for_a_sweep(tiny):
     assert len(list(taken)) == 1000 - SAMPLED_MEMBERS
 
 
-def test_what_the_driver_raises_leaves_as_it_was_raised(host):
+def test_an_exception_of_the_driver_is_raised_unchanged(host):
     class Broken(RecordingDriver):
         def take_next_pack(self) -> tuple[str, str] | None:
             raise OSError("the disk is full")

@@ -261,7 +261,7 @@ def test_a_value_that_was_not_the_same_in_all_is_listed_with_each(searched, monk
     assert [configuration.resolved["model"]["norm"] for configuration in built_of(planned)] == ["pre", "post"]
 
 
-def test_what_was_mended_since_is_not_confirmed(searched, monkeypatch):
+def test_a_sweep_of_a_revised_class_cannot_be_confirmed(searched, monkeypatch):
     state = searched()
     monkeypatch.setattr(Ema, "revision", 2)
     with pytest.raises(UserError, match=r"training.averages.ema: ema was revision 1 and is revision 2 today"):

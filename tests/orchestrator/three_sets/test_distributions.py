@@ -28,7 +28,7 @@ from search_spaces import SweepFileError, load_sweep, read_sweep
 LENGTHS = {"": {1, 2, 3, 4}, ".hard": {3, 4}, ".long": {5, 6, 7}}
 
 
-def test_lengths_go_by_the_metric_and_what_it_lacks_is_no_failed_seed(ran):
+def test_each_metric_has_its_own_lengths_and_missing_ones_are_no_failed_seeds(ran):
     folder = ran()
     state = SweepState.load(folder)
     curves, result = read_curves(state), summarize(state)

@@ -139,7 +139,7 @@ def test_what_a_ledger_cannot_say_is_damage(ran):
         ("task={name: set_complement}", "training.curriculum"),
     ],
 )
-def test_what_does_not_fit_is_said_before_anything_starts(study, lengthwise, override, message):
+def test_impossible_stop_settings_are_refused_by_validate(study, lengthwise, override, message):
     assert message in lengthwise("validate", study, *(f"--set={setting}" for setting in (*STOPPING, override))).stderr
 
 

@@ -92,7 +92,7 @@ def send(publisher, attempt):
     publisher.theirs.send_bytes(json.dumps(asdict(attempt)).encode())
 
 
-def test_a_refusal_is_said_once(publisher):
+def test_a_refusal_is_reported_once(publisher):
     messages = []
     send(publisher, Publication(problem="no such user", is_refused=True))
     train_missing._report_refusals(SimpleNamespace(say=messages.append), publisher)

@@ -126,7 +126,7 @@ def problems(sections, registered):
 
 
 @pytest.mark.parametrize("model", [RoundedDecoder, RoundedAttention])
-def test_what_only_rounds_otherwise_is_no_fault(problems, model: type[Any]) -> None:
+def test_rounding_differences_are_accepted(problems, model: type[Any]) -> None:
     """AdamW makes a step of a gradient that is nothing but rounding, as that of a bias of keys."""
     assert problems(model) == []
 

@@ -138,7 +138,7 @@ def test_curves_do_not_depend_on_how_many_scores_a_pass_holds(member, monkeypatc
     assert len(passes) == 2 + 4 * (2 + 3 + 5)  # two seeds with two averages, from length 4 on one at a time
 
 
-def test_what_is_random_in_evaluation_goes_by_rows(member, monkeypatch) -> None:
+def test_random_numbers_of_an_evaluation_are_drawn_by_row(member, monkeypatch) -> None:
     drawn: list[torch.Tensor] = []
 
     class Shaken(Bag):

@@ -57,7 +57,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_previous_one(members, recorder, 
     assert [result.curves for result in again] == [result.curves for result in whole]
 
 
-def test_no_good_checkpoint_is_said(members, recorder, tmp_path) -> None:
+def test_a_lack_of_good_checkpoints_is_reported(members, recorder, tmp_path) -> None:
     (tmp_path / "step-000000000010.ckpt").write_bytes(b"nonsense")
     train(members, recorder, checkpoints=Checkpoints(folder=tmp_path))
     assert len(recorder.notices) == 2 and "starts again from step 0" in recorder.notices[1]

@@ -99,7 +99,7 @@ def test_each_member_trains_as_a_plain_script_with_its_lengths(member) -> None:
 
 
 @pytest.mark.parametrize("name", ["Pooled", "Functional"])
-def test_a_member_is_alone_what_it_is_in_a_pack(member, name: str) -> None:
+def test_a_member_trains_alone_as_in_a_pack(member, name: str) -> None:
     check_alone(lambda seeds: pack_of(member, Padded(), vmapped(name), seeds, training__learning_rate=0.01))
 
 
@@ -242,7 +242,7 @@ def test_what_is_in_the_padding_changes_no_bit_of_an_encoder(member) -> None:
     assert torch.equal(*weights)
 
 
-def test_an_encoder_is_alone_what_it_is_in_a_pack_of_padded_rows(member) -> None:
+def test_an_encoder_trains_alone_as_in_a_pack_of_padded_rows(member) -> None:
     model = Encoder(layers=1, width=8, heads=2, position="rope")
     check_alone(lambda seeds: pack_of(member, Padded(), model, seeds))
 

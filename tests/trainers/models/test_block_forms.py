@@ -116,7 +116,7 @@ def test_dropout_inside_the_mlp_has_a_mask_of_its_own() -> None:
     torch.testing.assert_close(logits[0], still)
 
 
-def test_a_member_with_the_block_of_the_notebook_is_alone_what_it_is_in_a_pack(sections) -> None:
+def test_a_member_with_the_block_of_the_notebook_trains_alone_as_in_a_pack(sections) -> None:
     model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "dropout": 0.1, **NOTEBOOK, "position": "tra"}
     check_alone(
         lambda seeds: Pack([MemberConfig.from_dict(sections(seed, model=model)) for seed in seeds], torch.device("cpu"))

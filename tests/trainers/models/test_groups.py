@@ -145,7 +145,7 @@ def pack_of(member, seeds: tuple[int, ...], model=HOOKED, **changes) -> Pack:
     return Pack([replace(member, task=Grouped(train_length=6), model=model) for member in members], CPU)
 
 
-def test_a_member_with_every_hook_is_alone_what_it_is_in_a_pack(member, monkeypatch) -> None:
+def test_a_member_with_every_hook_trains_alone_as_in_a_pack(member, monkeypatch) -> None:
     monkeypatch.setattr(attention_module, "MAX_QUERIES", 4)
     check_alone(lambda seeds: pack_of(member, seeds), ((7,), (2, 7, 2, 5), (7, 1, 3)), steps=6)
 

@@ -152,7 +152,7 @@ def test_every_member_has_the_values_of_a_plain_script(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", FORMS)
-def test_a_member_is_alone_what_it_is_in_a_pack(model: str) -> None:
+def test_a_member_trains_alone_as_in_a_pack(model: str) -> None:
     check_alone(lambda seeds: Pack(members(seeds, model, {"from_the_last": {}}), CPU))
 
 

@@ -62,7 +62,7 @@ DROPPING = ["WithDropout", "WithDroppedSteps"]
 
 
 @pytest.mark.parametrize("name", ["Net", "WithAttends", "WithGru", "WithLstm", "WithSteps", *DROPPING])
-def test_a_member_is_alone_what_it_is_in_a_pack(member, name: str) -> None:
+def test_a_member_trains_alone_as_in_a_pack(member, name: str) -> None:
     changes = {"model": vmapped(name), "training__learning_rate": 1e-2}
     check_alone(lambda seeds: Pack([member(seed, **changes) for seed in seeds], CPU))
 

@@ -121,7 +121,7 @@ def test_a_task_that_looks_at_step_or_seeds_is_asked_step_by_step(member, task: 
         same(drawn.get_batches(done, 5000), sample_batches(pack, torch.tensor(done + 1), pack.training.batch_size))
 
 
-def test_what_is_wrong_with_a_task_is_said_as_it_is(member) -> None:
+def test_an_exception_of_a_task_is_raised_unchanged(member) -> None:
     with pytest.raises(ArithmeticError, match="no batch today"):
         StepBatches(packed(member, Broken()))
 

@@ -200,7 +200,7 @@ def test_what_it_records_of_a_small_layer() -> None:
         assert recorded.keys() == names == ThresholdRelative(**switches).metrics.keys()
 
 
-def test_one_head_is_alone_what_it_is_in_a_pack(member) -> None:
+def test_one_head_computes_alone_as_in_a_pack(member) -> None:
     """A product with one column would have bits of its own: the gate is written out there."""
     model = {"name": "decoder", "layers": 1, "width": 16, "heads": 1, "position": "tra"}
     check_alone(lambda seeds: Pack([member(seed, model=model) for seed in seeds], torch.device("cpu")))

@@ -190,7 +190,7 @@ def test_arguments_by_name_alone_and_methods_for_values_are_refused() -> None:
     ]
 
 
-def test_what_a_list_may_have_is_said_in_words() -> None:
+def test_allowed_items_of_a_list_are_described_in_words() -> None:
     class Lists(Settings):
         flags: tuple[bool, ...] = setting((True,))
         counts: tuple[int, ...] = setting((1,), low=1)

@@ -34,7 +34,7 @@ def pack_of(member, seeds: tuple[int, ...], position: str = "nope", **changes) -
 
 
 @pytest.mark.parametrize("position", ["nope", "rope", "tra", "cope"])
-def test_a_member_is_alone_what_it_is_in_a_pack(member, position: str) -> None:
+def test_a_member_trains_alone_as_in_a_pack(member, position: str) -> None:
     check_alone(lambda seeds: pack_of(member, seeds, position), steps=12)
 
 
@@ -105,7 +105,7 @@ def test_a_compiled_step_is_near_an_eager_one(member) -> None:
     assert torch.equal(both[0].theta[0], both[1].theta[1]) and int(both[0].failed_at.max()) == -1
 
 
-def test_a_run_that_was_killed_goes_on_bit_for_bit(member, tmp_path) -> None:
+def test_a_killed_run_resumes_bit_for_bit(member, tmp_path) -> None:
     changes = {"evaluation__every": 4, "training__steps": 12, "evaluation__samples": 16}
     check_resumed(pack_of(member, (0, 1), "tra", **changes).members, tmp_path, 12, every_steps=3)
 
@@ -216,7 +216,7 @@ print(read_environment([], gpus=0)["MKL_CBWR"])
 @pytest.mark.slow
 @pytest.mark.skipif("USE_MKL=ON" not in torch.__config__.show(), reason="this torch computes without MKL")
 @pytest.mark.parametrize("when", ["late", "early"])
-def test_a_product_before_the_import_is_told(sections, when: str) -> None:
+def test_a_matrix_product_before_the_import_is_recorded(sections, when: str) -> None:
     """MKL reads MKL_CBWR at its first product, and not when it is loaded."""
     given = json.dumps(sections(training__steps=1))
     environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}

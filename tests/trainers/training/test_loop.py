@@ -78,7 +78,7 @@ def test_training_learns_the_task(member, recorder) -> None:
     assert (variation[:, :3] < 0.5 * guess[:3]).all(), "better than half of a uniform guess at trained lengths"
 
 
-def test_cost_counts_what_is_there(member) -> None:
+def test_cost_counts_parameters_bytes_and_operations(member) -> None:
     config = member(model__width=8, model__value_width=4)
     cost = estimate_member_cost(config)
     assert cost.parameters == 2 * 8 * 8 + 2 * 8 * 8 + 2 * 8 * 4

@@ -89,7 +89,7 @@ def test_lengths_follow_from_the_step_and_are_uniform() -> None:
     assert {*counts} == {2, 3, 4, 5, 6} and all(abs(count - 400) < 80 for count in counts.values())
 
 
-def test_a_member_is_alone_what_it_is_in_a_pack() -> None:
+def test_a_member_trains_alone_as_in_a_pack() -> None:
     check_alone(pack_of)
 
 

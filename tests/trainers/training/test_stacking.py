@@ -74,7 +74,7 @@ SHIPPED = [name for name in EAGER if name.startswith(("decoder", "encoder", "lst
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_model_and_encoding_is_alone_what_it_is_in_a_pack(name: str) -> None:
+def test_every_model_and_encoding_trains_alone_as_in_a_pack(name: str) -> None:
     """Among two configurations of two seeds."""
     members = [MemberConfig.from_dict(settings) for settings in EAGER[name]]
     values = []

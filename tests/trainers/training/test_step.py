@@ -214,7 +214,7 @@ def test_a_failed_member_keeps_its_whole_state(member) -> None:
     assert all(torch.equal(*two) for two in zip(before, of(state, 0), strict=True)) and int(state.failed_at[0]) == 2
 
 
-def test_who_goes_on_is_counted(member) -> None:
+def test_a_healthy_member_counts_its_loss_steps(member) -> None:
     pack = packed(member)
     state = TrainingState.make_initial(pack)
     train_next_step(pack, state)

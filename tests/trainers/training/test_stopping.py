@@ -194,7 +194,7 @@ def test_weights_are_those_at_the_stop(member, eight, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("at", [10, 13, 22, 31])
-def test_a_pack_resumed_in_the_middle_goes_on_bit_for_bit(member, eight, tmp_path, at) -> None:
+def test_a_pack_resumed_at_any_step_continues_bit_for_bit(member, eight, tmp_path, at) -> None:
     """Whatever has stopped by then."""
     members = [quick(member, seed) for seed in SEEDS]
     killed(members, tmp_path, at, every_steps=3)

@@ -128,7 +128,7 @@ def test_any_text_file_of_the_data_folder_is_a_corpus_of_its_bytes(tmp_path: Pat
     assert (tokens, targets) == (["G", "r", "<195>", "<188>"], ["r", "<195>", "<188>", "<195>"])
 
 
-def test_what_is_wrong_with_a_text_is_said(texts, tmp_path: Path) -> None:
+def test_problems_of_a_corpus_are_reported(texts, tmp_path: Path) -> None:
     texts()
     with pytest.raises(CorpusError, match=r"corpus 'smal': .*smal\.tokens.*mean small\?.*--fetch"):
         open_corpus("smal")

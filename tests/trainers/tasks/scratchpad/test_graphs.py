@@ -107,7 +107,7 @@ def test_planted_graphs_have_every_distance(farthest: int) -> None:
         assert all(steps[step] == step for step in range(farthest + 1)) and 6 not in steps
 
 
-def test_the_first_pair_counts_and_none_is_said() -> None:
+def test_the_first_matching_pair_is_found_and_a_missing_one_is_marked() -> None:
     tails, heads = torch.tensor([[0, 1], [0, 0]]), torch.tensor([[1, 2], [1, 2]])
     assert find_first_pair(tails, heads, torch.tensor([2, 2]), 3, 2).tolist() == [2, 9]
     assert find_first_pair(tails, heads, torch.tensor([0, 0]), 3, 2).tolist() == [3, 3]
