@@ -105,10 +105,10 @@ def receives_key(words: Iterable[str], key: str, files: Iterable[Path] = ()) -> 
 
 
 def _reads_key(code: str, key: str) -> bool:
-    """Return whether a file reads `key` by the client; `args.seed` of an argument parser does not count."""
+    """Return whether a file reads `key` by the client; neither `args.seed` of a parser nor `random.seed(0)` counts."""
     for name in re.findall(r"(\w+)\s*=\s*[\w.()]*parse_args\(", code):
         code = re.sub(rf"\b{name}\.{key}\b", "", code)
-    return re.search(rf"LENGTHWISE_{key.upper()}\b|\blengthwise\b.*\.{key}\b", code, re.DOTALL) is not None
+    return re.search(rf"LENGTHWISE_{key.upper()}\b|\blengthwise\b.*\.{key}\b(?!\s*\()", code, re.DOTALL) is not None
 
 
 def _find_placeholders(words: Iterable[str]) -> set[str]:

@@ -259,5 +259,7 @@ def _find_interpreter(command: str) -> str | None:
             first_line = file.readline(512)
     except OSError:
         return None
-    path = first_line[2:].strip().decode(errors="replace") if first_line.startswith(b"#!") else ""
-    return path if Path(path).name.startswith("python") else None
+    words = first_line[2:].decode(errors="replace").split() if first_line.startswith(b"#!") else []
+    if words and Path(words[0]).name == "env":  # #!/usr/bin/env -S python3 -u
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    return shutil.which(words[0]) if words and Path(words[0]).name.startswith("python") else None

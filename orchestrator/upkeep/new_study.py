@@ -1,12 +1,16 @@
 """Write the files that a new study begins with: copies of search_spaces/examples/start."""
 
+import json
 import re
 from pathlib import Path
+
+import yaml
 
 from orchestrator.errors import refuse_unwritable
 from orchestrator.targets import check_targets
 from orchestrator.text.wording import format_command
 from search_spaces.grammar.shipped import FOLDER
+from search_spaces.grammar.values import find_name_problem, normalize_name
 from trainers.files.atomic_file import write_atomic
 
 START_FOLDER = FOLDER / "examples" / "start"
@@ -15,8 +19,8 @@ START_FOLDER = FOLDER / "examples" / "start"
 def write_start_files(folder: Path, *, program: bool, force: bool = False) -> list[str]:
     """Write a sweep file with a task and a model, or with a training script, into `folder`; return lines to print.
 
-    The sweep gets the name of the folder. Raises UserError if one of the files exists, unless `force`; then nothing is
-    written.
+    The sweep gets the name of the folder, unless a sweep must not have it. Raises UserError if one of the files exists,
+    unless `force`; then nothing is written.
     """
     sources = sorted(path for path in (START_FOLDER / ("program" if program else "own")).iterdir() if path.is_file())
     check_targets([folder / source.name for source in sources], force=force, new_folders=(folder, *folder.parents))
@@ -24,12 +28,15 @@ def write_start_files(folder: Path, *, program: bool, force: bool = False) -> li
     # The lines say which files were replaced, because --force may replace a file of the user.
     replaced = {source.name for source in sources if (folder / source.name).exists()}
 
-    # A folder whose name is not valid for a sweep keeps the name in the file.
-    name = folder.resolve().name
+    # A folder whose name a sweep must not have keeps the name in the file; YAML reads names such as null as values.
+    name = normalize_name(folder.resolve().name)
+    value = (
+        name if yaml.safe_load(name) == name and re.fullmatch(r"[\w-]+", name) else json.dumps(name, ensure_ascii=False)
+    )
     for source in sources:
         text = source.read_text(encoding="utf-8")
-        if source.suffix == ".yaml" and re.fullmatch(r"[A-Za-z]\w*", name):
-            text = re.sub(r"^name: \w+", f"name: {name}", text, count=1, flags=re.M)
+        if source.suffix == ".yaml" and find_name_problem(name) is None:
+            text = re.sub(r"^name: \w+", lambda _: f"name: {value}", text, count=1, flags=re.M)
         with refuse_unwritable(folder / source.name):
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / source.name, [text.encode()])

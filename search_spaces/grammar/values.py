@@ -78,11 +78,13 @@ WEB_ADDRESSES = "an address such as https://host/path"
 _STORE_SYNTAX = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
 
 MASK = "***"
-_PASSWORDS = (  # the group is the part before the password
-    re.compile(r"(://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)"),  # a password, with a slash if it is not a port
+_PASSWORDS = (  # the group is the part before the password or token
+    re.compile(r"(https?://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)"),  # with a slash if it is not a port
+    re.compile(r"((?<!http)(?<!https)://[^\s/:@]*:)[^\s@]*@"),  # of a database, where it goes up to the @
     re.compile(r"(https?://)[^\s/:@]+@"),  # a token
 )
-_QUERY_SECRET = re.compile(r"(?i)([?&][\w-]*(?:token|password|passwd|pwd|secret|api[_-]?key)=)[^\s&#'\"]+")
+_SECRETS = "token|password|passwd|pwd|secret|sig|signature|api[_-]?key"
+_QUERY_SECRET = re.compile(rf"(?i)([?&][\w-]*(?:{_SECRETS})=)[^\s&#'\"]+")
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _SQLITE_HEADER = b"SQLite format 3\0"  # the first bytes of every non-empty SQLite file
 

@@ -158,6 +158,7 @@ def test_hands_over(words: list[str], key: str, expected: bool) -> None:
             True,
         ),
         ("import json\nargs.seed", False, False),
+        ("import lengthwise, random\nrandom.seed(0)\nrun = lengthwise.member()\nprint(run.config)", False, True),
     ],
 )
 def test_hands_over_by_the_client(code: str, seed: bool, config: bool, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from orchestrator import open_sweep
+from search_spaces.grammar.load import load_sweep
+from search_spaces.grammar.values import find_name_problem
 from tests.command_line import CommandLine
 from tests.orchestrator.running.ledgers import sets
 
@@ -42,6 +43,13 @@ def test_the_examples_in_a_new_task_hold(tmp_path: Path, lengthwise: CommandLine
     assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("name", ["heads", "null", "true", "12", "my-study", "mlruns", "two words", "\u00fcber 'b'"])
+def test_a_new_study_is_valid_whatever_its_folder_is_called(name: str, tmp_path: Path, lengthwise: CommandLine) -> None:
+    lengthwise.succeeds("init", tmp_path / name)
+    spec = load_sweep(tmp_path / name / "sweep.yaml")
+    assert spec.name == ("my_study" if find_name_problem(name) else name)
+
+
 @pytest.mark.parametrize("options", [(), ("--program",)], ids=["own", "program"])
 def test_an_existing_file_is_refused_and_nothing_is_written(
     options: tuple[str, ...], tmp_path: Path, lengthwise: CommandLine
@@ -64,12 +72,3 @@ def test_force_replaces_the_files_it_writes_and_no_others(tmp_path: Path, length
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {**written, "train.py": b"mine\n"}
     words = {name: printed[printed.index(str(folder / name)) - 1] for name in written}
     assert words == {"my_model.py": "wrote", "my_task.py": "replaced", "sweep.yaml": "replaced"}
-
-
-def test_the_sweep_has_the_name_of_its_folder_if_that_is_a_word(
-    tmp_path: Path, lengthwise: CommandLine, own_code_forgotten: None
-) -> None:
-    for folder, name in (("a/b/heads", "heads"), ("two words", "my_study")):
-        lengthwise.succeeds("init", tmp_path / folder)
-        assert yaml.safe_load((tmp_path / folder / "sweep.yaml").read_text())["name"] == name
-    lengthwise.succeeds("validate", tmp_path / folder / "sweep.yaml")
