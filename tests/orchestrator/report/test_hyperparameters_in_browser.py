@@ -330,3 +330,17 @@ def test_a_and_b_outside_a_range_stay_bold_in_every_picture(page):
     for picture in ("#curves", "#points", "#parallel"):
         faded = set(page.read(f"[...document.querySelectorAll('{picture} .out')].map(e => e.dataset.c)"))
         assert faded == dropped and not faded & marked, picture
+
+
+def test_a_configuration_whose_metric_is_nan_is_not_called_failed(tab, tmp_path, synthetic_sweep):
+    def undefined(number, seed, average, metric, lengths, step):
+        return np.full(len(lengths), math.nan if number == 1 else 0.1 + 0.1 * number + 0.01 * seed)
+
+    values = [{"training.learning_rate": 10.0 ** -(3 + n), "model.dropout": 0.1 * n} for n in range(3)]
+    path, _ = write_report(synthetic_sweep(tmp_path / "nan", values, 2, undefined).folder)
+    tab.problems.clear()
+    tab.open(path.as_uri())
+    for picture in ("#points svg:first-child", "#parallel"):
+        assert tab.read(f"document.querySelector('{picture} text.failed').textContent") == "no score"
+    title = tab.read("document.querySelector('#points .cross title').textContent")
+    assert "#1" in title and "no score" in title and tab.problems == []

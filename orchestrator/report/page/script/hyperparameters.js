@@ -71,13 +71,13 @@ function drawPoints() {
     const strip = STRIP_ABOVE ? top + 6 : height - bottom - 6;
     if (failed.length) labelStrip(svg, left - 6, strip + 4);
     drawCrosses(svg, failed.filter(c => isLost(c, state.outcome) && axis.values[c] !== null), c => [x(axis.values[c]) + jitter(c), strip + 5])
-      .append("title").text(c => describePoint(c, isNeverReached ? page.judged.infinite : "failed"));
+      .append("title").text(c => describePoint(c, describeLost(c)));
   }
 }
 
 // The value of the configuration that is pointed at, beside its points.
 const formatOutcome = (c, outcome) =>
-  isLost(c, outcome) ? (isNeverReached ? page.judged.infinite : "failed") : formatNumber(configurations[c][outcome]);
+  isLost(c, outcome) ? describeLost(c) : formatNumber(configurations[c][outcome]);
 function drawBeside() {
   document.querySelectorAll("#points .beside").forEach(text => text.remove());
   nameRays();

@@ -160,6 +160,8 @@ const measureLabels = (svg, axis) => { // the width of the widest, which a verti
 // worse end of its axis.
 const isNeverReached = page.judged.infinite !== "inf";
 const WHY_LOST = isNeverReached ? page.judged.infinite : page.judged.why_lost;
+const hasFailedSeeds = c => configurations[c].failed > 0;
+const describeLost = c => isNeverReached ? page.judged.infinite : hasFailedSeeds(c) ? "failed" : "no score";
 const isLost = (c, outcome) => configurations[c].without_value.includes(outcome);
 const failed = d3.range(C).filter(c => configurations[c].without_value.length);
 // Those with an outcome although some of their seeds failed have hollow points.
@@ -172,7 +174,7 @@ const drawCrosses = (svg, cs, position) => pointable(svg.append("g").selectAll("
   .attr("class", c => `cross${outClass(c)}`).attr("text-anchor", "middle")
   .attr("transform", c => `translate(${position(c)})`);
 const labelStrip = (svg, x, y) =>
-  svg.append("text").attr("class", "failed").attr("x", x).attr("y", y).attr("text-anchor", "end").text(isNeverReached ? "never" : "failed");
+  svg.append("text").attr("class", "failed").attr("x", x).attr("y", y).attr("text-anchor", "end").text(isNeverReached ? "never" : failed.some(hasFailedSeeds) ? "failed" : "no score");
 
 // An axis for each hyperparameter and outcome. A filter is [low, high] in parts of the height of its axis.
 const axes = [
