@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
+from orchestrator.cli.sweep_command import SweepTyper
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.lock import refuse_running
 from orchestrator.text.consoles import make_console
 
-app = typer.Typer()
+app = SweepTyper()
 console = make_console()
 
 

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
+from orchestrator.cli.sweep_command import SweepTyper
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import find_default_storage
 from orchestrator.text.consoles import make_console
 from orchestrator.text.wording import describe_wrong_numbers, read_numbers
 
-app = typer.Typer()
+app = SweepTyper()
 console = make_console()
 
 

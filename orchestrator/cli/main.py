@@ -18,75 +18,25 @@ from typer.core import TyperGroup
 from orchestrator.addresses import get_address_or_path
 from orchestrator.cli import continuing, importing, options, results, upkeep
 from orchestrator.cli.command_end import DEBUG_VARIABLE, choose_exit_code
+from orchestrator.cli.sweep_command import SweepTyper, hide_flag_types
 from orchestrator.code.provenance import PACKAGES, read_version
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
-from orchestrator.record.ledger.folders import find_default_storage, has_ledger, list_sweep_folders
+from orchestrator.record.ledger.folders import find_default_storage, has_ledger
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.text.consoles import align_rows, make_console, say
-from orchestrator.text.wording import join_first_few
 from search_spaces import Reading, SweepFileError, SweepSpec, read_sweep
-
-MAX_LISTED_SWEEPS = 8  # in an error
 
 
 class _CommandGroup(TyperGroup):
-    """A group of commands whose help shows flags without typer's type <bool>."""
+    """The group of all commands; its help shows flags without typer's type <bool>."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the global options."""
-        return _hide_flag_types(super().get_params(ctx))
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of this name; None if it does not exist."""
-        command = super().get_command(ctx, cmd_name)
-        if command is not None:
-            _hide_flag_types(command.get_params(ctx))
-        return command
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command that was typed. Raises UserError with advice if its first argument is missing."""
-        try:
-            return super().invoke(ctx)
-        except Exception as error:
-            # Typer has the class of click or a copy of its own, depending on its version.
-            metavar = getattr(getattr(error, "param", None), "metavar", None)
-            if type(error).__name__ != "MissingParameter" or metavar not in ("DIR", "FILE"):
-                raise
-            advice = _advise_sweep if metavar == "DIR" else _advise_file
-            raise UserError(advice(ctx.invoked_subcommand)) from None
+        return hide_flag_types(super().get_params(ctx))
 
 
-def _advise_sweep(command: str) -> str:
-    """Return the message for a missing DIR, with the sweeps of the storage folder."""
-    storage = find_default_storage()
-    location = get_address_or_path(storage)
-    names = [folder.name for folder in list_sweep_folders(storage)]
-    existing = (
-        f"sweeps in {location}/: {join_first_few(names, MAX_LISTED_SWEEPS)}"
-        if names
-        else f"there are no sweeps in {location}/"
-    )
-    return f"DIR is missing: lengthwise {command} DIR, where DIR is the name or the folder of a sweep; {existing}"
-
-
-def _advise_file(command: str) -> str:
-    """Return the message for a missing FILE."""
-    return (
-        f"FILE is missing: lengthwise {command} FILE, where FILE is a YAML file or the name of an example, such as "
-        "quickstart; `lengthwise list examples` shows all, `lengthwise init DIR` writes one of your own"
-    )
-
-
-def _hide_flag_types(parameters: list[Any]) -> list[Any]:
-    """Remove the type of flags from their help, and return all parameters."""
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-    return parameters
-
-
-app = typer.Typer(cls=_CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = SweepTyper(cls=_CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console, error_console = make_console(), make_console(stderr=True)
 _say, _print_error = partial(say, console), partial(say, error_console)
 

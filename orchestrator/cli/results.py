@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import options
+from orchestrator.cli.sweep_command import SweepTyper
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import find_default_storage, refuse_empty_storage
 from orchestrator.running.driving.interrupts import INTERRUPTED_EXIT_CODE
 from orchestrator.text.consoles import align_rows, make_console, say
 from orchestrator.text.wording import format_command
 
-app = typer.Typer()
+app = SweepTyper()
 console = make_console()
 _say = partial(say, console)
 

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 import typer
 
 from orchestrator.cli import options
+from orchestrator.cli.sweep_command import SweepTyper
 from orchestrator.errors import UserError
 from orchestrator.text.consoles import make_console, say
 from orchestrator.text.wording import format_count
 
-app = typer.Typer()
+app = SweepTyper()
 console = make_console()
 
 

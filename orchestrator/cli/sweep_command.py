@@ -1,0 +1,73 @@
+"""A command whose help shows flags without a type, and which gives advice if its DIR or FILE is missing.
+
+The command gives the advice before it runs, so its code has no frame between `main` and the functions of the commands.
+"""
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from orchestrator.addresses import get_address_or_path
+from orchestrator.errors import UserError
+from orchestrator.record.ledger.folders import find_default_storage, list_sweep_folders
+from orchestrator.text.wording import join_first_few
+
+MAX_LISTED_SWEEPS = 8  # in an error
+
+
+class SweepTyper(typer.Typer):
+    """A Typer whose commands are of the class SweepCommand."""
+
+    def command(self, name: str | None = None, **options: Any) -> Any:
+        """Return a decorator that makes a command of a function."""
+        return super().command(name, cls=SweepCommand, **options)
+
+
+class SweepCommand(TyperCommand):
+    """A command of `lengthwise`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the arguments and options of the command."""
+        return hide_flag_types(super().get_params(ctx))
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parse the words after the name of the command. Raises UserError with advice if DIR or FILE is missing."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except Exception as error:
+            # Typer has the class of click or a copy of its own, depending on its version.
+            metavar = getattr(getattr(error, "param", None), "metavar", None)
+            if type(error).__name__ != "MissingParameter" or metavar not in ("DIR", "FILE"):
+                raise
+            advice = _advise_sweep if metavar == "DIR" else _advise_file
+            raise UserError(advice(info_name)) from None
+
+
+def hide_flag_types(parameters: list[Any]) -> list[Any]:
+    """Remove the type of flags from their help, and return all parameters."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+def _advise_sweep(command: str | None) -> str:
+    """Return the message for a missing DIR, with the sweeps of the storage folder."""
+    storage = find_default_storage()
+    location = get_address_or_path(storage)
+    names = [folder.name for folder in list_sweep_folders(storage)]
+    existing = (
+        f"sweeps in {location}/: {join_first_few(names, MAX_LISTED_SWEEPS)}"
+        if names
+        else f"there are no sweeps in {location}/"
+    )
+    return f"DIR is missing: lengthwise {command} DIR, where DIR is the name or the folder of a sweep; {existing}"
+
+
+def _advise_file(command: str | None) -> str:
+    """Return the message for a missing FILE."""
+    return (
+        f"FILE is missing: lengthwise {command} FILE, where FILE is a YAML file or the name of an example, such as "
+        "quickstart; `lengthwise list examples` shows all, `lengthwise init DIR` writes one of your own"
+    )
