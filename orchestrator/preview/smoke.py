@@ -93,7 +93,8 @@ def _try_structure(members: list[MemberConfig], name: str, files: frozenset[str]
     import torch
 
     from trainers.evaluation.evaluate import evaluate
-    from trainers.packs.pack import Pack, TrainingState
+    from trainers.packs.pack import Pack
+    from trainers.packs.training_state import TrainingState
     from trainers.training.step import train_next_step
 
     # A user looks for the mistake in the stage that the message names.

@@ -46,7 +46,8 @@ def measure(encoding: str, asked: argparse.Namespace) -> None:
     from tests.trainers.runs import make_stepper
     from trainers.config.member import MemberConfig
     from trainers.evaluation.evaluate import evaluate
-    from trainers.packs.pack import Pack, TrainingState
+    from trainers.packs.pack import Pack
+    from trainers.packs.training_state import TrainingState
 
     keep_freed_memory()  # as a worker does
     position = {"name": "rope", "base": 500000} if encoding == "rope" else encoding

@@ -31,7 +31,8 @@ def measure(compiled: bool) -> None:
     from tests.benchmarks.workloads import W1
     from tests.trainers.runs import make_stepper
     from trainers.config.member import MemberConfig
-    from trainers.packs.pack import Pack, TrainingState
+    from trainers.packs.pack import Pack
+    from trainers.packs.training_state import TrainingState
 
     torch.set_num_threads(1)
     for size in SIZES:

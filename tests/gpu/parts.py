@@ -19,7 +19,8 @@ from workloads import W1, W2, Workload
 from trainers import Checkpoints, MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.batches import StepBatches
-from trainers.packs.pack import Pack, TrainingState, collect_weights
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState, collect_weights
 from trainers.random import STREAMS, Stream, fused, reference
 from trainers.training.cuda_graph import MAX_GRAPHS, CudaGraphStep
 from trainers.training.step import make_train_step, train_step

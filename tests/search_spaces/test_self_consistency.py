@@ -20,7 +20,8 @@ from trainers.evaluation.evaluate import evaluate, evaluate_weights
 from trainers.evaluation.forward import Forward
 from trainers.metrics.metric import EvaluatedBatch
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, make_evaluation_stream
-from trainers.packs.pack import Pack, TrainingState, collect_weights
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState, collect_weights
 from trainers.tasks.scratchpad.parity import HalfParity
 from trainers.tensors.noise import Noise
 

@@ -15,7 +15,8 @@ from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.results import Evaluation, MemberResult, Progress
 from trainers.optimization.optimizer import Update
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.tensors.parameters import Parameter, ParameterLayout
 from trainers.training.step import make_train_step, sample_batches, train_step
 

@@ -25,7 +25,8 @@ from trainers.errors import ConfigError, locate_in_user_code
 from trainers.evaluation.evaluate import check_lengths, evaluate
 from trainers.optimization.curricula import Curriculum
 from trainers.optimization.optimizer import Optimizer
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.settings import registry
 from trainers.settings.fields import settings_fields

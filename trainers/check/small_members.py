@@ -10,7 +10,8 @@ from torch import Tensor
 
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.training.step import compute_gradients, sample_batches, train_next_step
 
 GRADIENT_ROUNDING = 2**8  # tolerance for another order of sums, in units in the last place of a gradient's norm

@@ -16,7 +16,8 @@ from trainers.evaluation.added_metrics import AddedMetrics
 from trainers.evaluation.forward import Forward
 from trainers.evaluation.results import Validation
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, draw_validation_inputs, make_evaluation_stream
-from trainers.packs.pack import Pack, TrainingState, collect_weights, compute_averages
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState, collect_weights, compute_averages
 from trainers.random import Stream
 from trainers.tasks.metric_descriptions import Curves, EvaluationCurves
 from trainers.tasks.task import Distribution, EvaluationBatch, Task

@@ -13,7 +13,8 @@ from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import LOGITS_PER_MEMBER, evaluate, validate
 from trainers.packs.batches import StepBatches
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, draw_validation_inputs
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training.step import compute_losses, make_training_noise, sample_batches, train_step
 

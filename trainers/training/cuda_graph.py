@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trainers.packs.pack import TrainingState
+from trainers.packs.training_state import TrainingState
 from trainers.tensors.batch import Batch
 
 TrainStep = Callable[[TrainingState, Sequence[Batch]], None]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from trainers.evaluation.results import WeightsFile
 from trainers.evaluation.weights_file import MemberWeights, write_weights
 from trainers.packs.active_members import ActiveMembers
-from trainers.packs.pack import Pack, collect_weights
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import collect_weights
 
 
 def write_pack_weights(

@@ -25,7 +25,8 @@ from trainers.evaluation.results import (
 from trainers.files.checkpoint import Checkpoints, Snapshot
 from trainers.packs.active_members import ActiveMembers
 from trainers.packs.batches import StepBatches
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import enable_fused_draws, pop_warning
 from trainers.tasks.metric_descriptions import EvaluationCurves
 from trainers.tensors.precision import find_mkl_order_problem

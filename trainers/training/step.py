@@ -10,7 +10,8 @@ from torch import Tensor
 
 from trainers.optimization.loss import LossInputs
 from trainers.optimization.optimizer import Update, clip_gradient
-from trainers.packs.pack import Averages, Pack, TrainingState, compute_average
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import Averages, TrainingState, compute_average
 from trainers.positions.context import Recorder
 from trainers.random import Stream
 from trainers.tasks import supervised

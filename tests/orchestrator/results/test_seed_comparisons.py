@@ -30,7 +30,8 @@ from orchestrator.results.make_summary import summarize
 from orchestrator.results.pack_environments import ConfigurationProvenance, find_differing_code
 from trainers.config.member import MemberConfig
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.training.step import sample_batches
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]

@@ -17,7 +17,8 @@ from trainers.evaluation.evaluate import choose_piece_sizes, evaluate
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
 from trainers.models.model import Model
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch

@@ -16,7 +16,8 @@ from tests.trainers.runs import Recorder, killed, same, train_recorded
 from trainers import Checkpoints, train
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, WeightsError
-from trainers.packs.pack import Pack, TrainingState, compute_averages
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState, compute_averages
 from trainers.training.step import sample_batches, train_next_step
 
 CPU = torch.device("cpu")

@@ -20,7 +20,8 @@ from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation.evaluate import evaluate, evaluate_weights
 from trainers.metrics.metric import EvaluatedBatch, Metric
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, TrainingState, collect_weights
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState, collect_weights
 from trainers.settings.fields import setting
 from trainers.tasks.supervised import find_mistakes
 from trainers.tensors.batch import Batch

@@ -13,7 +13,8 @@ from trainers.errors import ConfigError
 from trainers.evaluation.attention_weights import compute_input_attention
 from trainers.models import attention
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs, make_evaluation_stream
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.tensors.noise import Noise
 
 COPY = {"name": "copy_string", **STRINGS}

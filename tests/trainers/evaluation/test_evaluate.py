@@ -18,7 +18,8 @@ from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.forward import Forward
 from trainers.models.decoder import Decoder
 from trainers.packs import evaluation_inputs
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.tasks.metric_descriptions import EvaluationCurves, RecordedMetric, steps_to
 from trainers.tasks.task import Distribution

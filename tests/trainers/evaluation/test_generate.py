@@ -23,7 +23,8 @@ from trainers.models.decoder import Decoder
 from trainers.models.lstm import Lstm
 from trainers.models.model import Model
 from trainers.models.vmapped import NamedModule
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.positions.position import Position
 from trainers.positions.randomized import Randomized
 from trainers.tasks.decoding import Decoding

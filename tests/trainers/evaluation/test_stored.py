@@ -7,7 +7,8 @@ import torch
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.stored import evaluate_stored
-from trainers.packs.pack import Pack, TrainingState, collect_weights
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState, collect_weights
 
 AVERAGES = {"raw": {}, "ema": {"decay": 0.9}}
 

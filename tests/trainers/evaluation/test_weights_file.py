@@ -17,7 +17,8 @@ from trainers.config.member import MemberConfig
 from trainers.errors import WeightsError
 from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.weights_file import MemberWeights, StoredWeights, list_stored_averages, write_weights
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 
 NAME = ("0123456789ab", 0)
 AVERAGES = {"ema": {"decay": 0.9}, "bema": {}, "norm_matched": {}}

@@ -11,7 +11,8 @@ from trainers import Checkpoints, train
 from trainers.errors import CheckpointError
 from trainers.files.checkpoint import Snapshot
 from trainers.files.container import decode
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.tensors.parameters import ParameterLayout
 
 NAMES = [("one", 0), ("other", 1)]

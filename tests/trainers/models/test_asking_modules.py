@@ -20,7 +20,8 @@ from trainers.models.lstm import Lstm
 from trainers.models.model import Cache
 from trainers.models.vmapped import Vmapped
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.settings import registry
 from trainers.tasks.task import Task

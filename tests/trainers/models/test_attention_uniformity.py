@@ -12,7 +12,8 @@ from torch import Tensor
 from tests.trainers.own_tasks import TOKENS, Last
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.tasks.supervised import IGNORED
 from trainers.tasks.task import EvaluationBatch, Task

@@ -14,7 +14,8 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.attention import MAX_QUERIES
 from trainers.models.decoder import Decoder
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.positions.randomized import Randomized
 from trainers.random import Stream
 from trainers.tensors.batch import Batch

@@ -16,7 +16,8 @@ from trainers.models.attention import Drop, apply_attention
 from trainers.models.block import make_block_drops
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.positions.alibi import Alibi
 from trainers.positions.context import Context, Scores
 from trainers.positions.position import Position

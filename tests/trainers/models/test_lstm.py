@@ -10,7 +10,8 @@ from tests.trainers.training.test_waits import check_one_program, waits
 from trainers.errors import ConfigError
 from trainers.evaluation.evaluate import evaluate
 from trainers.models.lstm import Lstm
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.tasks.set_complement import SetComplement
 from trainers.tensors.batch import Batch
 from trainers.tensors.parameters import ParameterLayout

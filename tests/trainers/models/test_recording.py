@@ -20,7 +20,8 @@ from trainers.evaluation.evaluate import evaluate
 from trainers.metrics.metric import EvaluatedBatch, Metric
 from trainers.models.vmapped import Vmapped, _try_build
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
 from trainers.tensors.recording import Values, record, record_into

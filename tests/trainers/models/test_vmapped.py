@@ -16,7 +16,8 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.model import Model
 from trainers.models.vmapped import _build_template, _try_build
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.settings import registry
 from trainers.settings.contract import find_contract_problems

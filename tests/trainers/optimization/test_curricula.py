@@ -19,7 +19,8 @@ from trainers.evaluation.results import Validation
 from trainers.optimization.criterion import Stop
 from trainers.optimization.curricula import Curriculum, Threshold
 from trainers.packs.batches import StepBatches, count_elements_per_row
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.training.step import sample_batches
 from trainers.training.stopping import choose_next_stages, find_members_to_stop

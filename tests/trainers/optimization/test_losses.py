@@ -18,7 +18,8 @@ from trainers.errors import ConfigError
 from trainers.models.vmapped import Vmapped
 from trainers.optimization.averaging import Raw
 from trainers.optimization.loss import Loss, LossInputs
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.settings.fields import setting
 from trainers.settings.fields_by_key import find_field
 from trainers.tasks.supervised import IGNORED

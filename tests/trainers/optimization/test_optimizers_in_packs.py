@@ -17,7 +17,8 @@ from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.optimization.optimizer import Optimizer, Update
 from trainers.optimization.optimizers.adamw import AdamW
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.settings import registry
 from trainers.settings.fields import setting
 from trainers.settings.fields_by_key import find_field

@@ -13,7 +13,8 @@ from trainers.models import attention as attention_module
 from trainers.models.attention import apply_attention
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.positions.alibi import Alibi
 from trainers.positions.fire import Fire
 from trainers.positions.kerple import Kerple

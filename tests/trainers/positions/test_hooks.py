@@ -13,7 +13,8 @@ from trainers.evaluation.evaluate import evaluate
 from trainers.evaluation.forward import Forward
 from trainers.models.decoder import Decoder
 from trainers.models.encoder import Encoder
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.positions.context import Scores
 from trainers.positions.nope import Nope
 from trainers.positions.tra import ThresholdRelative

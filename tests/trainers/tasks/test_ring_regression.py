@@ -9,7 +9,8 @@ import torch
 from tests.trainers.own_tasks import mean_loss, scores_of
 from trainers import MemberConfig, train
 from trainers.errors import ConfigError
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.tasks.ring_regression import RingRegression
 from trainers.training.step import train_next_step

@@ -12,7 +12,8 @@ from trainers import train
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.models.attention_only import AttentionOnly
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.tasks import uniform
 from trainers.tasks.set_complement import SetComplement

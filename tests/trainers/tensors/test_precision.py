@@ -13,7 +13,8 @@ from tests.trainers.runs import check_alone, check_resumed, stepped
 from trainers.errors import ConfigError
 from trainers.evaluation.forward import Forward
 from trainers.models.attention import _attend_fused, compute_attention_weights
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.positions.alibi import Alibi
 from trainers.positions.cope import Cope
 from trainers.positions.tra import ThresholdRelative

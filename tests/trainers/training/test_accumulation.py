@@ -10,7 +10,8 @@ from tests.trainers.runs import check_alone
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.tensors.batch import Batch
 from trainers.training.cost import estimate_member_cost
 from trainers.training.step import compute_gradients, compute_losses, make_training_noise, sample_batches

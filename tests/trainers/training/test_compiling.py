@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.tensors.noise import Noise
 from trainers.training.compiling import (
     compile_once,

@@ -15,7 +15,8 @@ from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation import results
 from trainers.files import checkpoint
 from trainers.files.container import decode, encode
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.training.cost import count_activation_bytes, estimate_member_cost, measure_seconds_per_step
 from trainers.training.step import make_train_step
 

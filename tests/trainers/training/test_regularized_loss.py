@@ -10,7 +10,8 @@ from torch.nn import functional
 from tests.trainers.runs import check_alone, stepped
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.tasks.supervised import IGNORED, loss, regularize_loss
 from trainers.tensors.batch import Batch
 from trainers.training.step import compute_gradients, sample_batches

@@ -13,7 +13,8 @@ from trainers.config.member import MemberConfig
 from trainers.errors import PackError
 from trainers.evaluation import evaluate as evaluation
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.training.step import train_next_step
 
 CPU = torch.device("cpu")

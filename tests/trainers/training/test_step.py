@@ -15,7 +15,8 @@ from trainers.optimization import averaging
 from trainers.optimization.averaging import Bema, Ema, NormMatched
 from trainers.optimization.optimizers.adamw import AdamW
 from trainers.optimization.optimizers.descent import GradientDescent
-from trainers.packs.pack import Pack, TrainingState, compute_averages
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState, compute_averages
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training import step
 from trainers.training.cost import estimate_member_cost

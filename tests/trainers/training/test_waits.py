@@ -15,7 +15,8 @@ from tests.trainers.runs import check_one_program
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.batches import StepBatches
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.settings import registry
 from trainers.training.step import train_next_step

@@ -12,7 +12,8 @@ from tests.trainers.tasks.scratchpad.writer import Writer
 from trainers.config.member import MemberConfig
 from trainers.evaluation.evaluate import evaluate
 from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.metric_descriptions import EvaluationCurves

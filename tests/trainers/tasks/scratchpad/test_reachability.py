@@ -8,7 +8,8 @@ import torch
 
 from tests.trainers.tasks.scratchpad.graph_solver import answer, distances, read, solver, words
 from trainers.evaluation.evaluate import evaluate
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.scratchpad.reachability import Reachability

@@ -13,7 +13,8 @@ from tests.trainers.tasks.scratchpad.toys import SYMBOLS, Shrinking
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
 from trainers.models.decoder import Decoder
-from trainers.packs.pack import Pack, TrainingState
+from trainers.packs.pack import Pack
+from trainers.packs.training_state import TrainingState
 from trainers.random import Stream
 from trainers.settings.registry import build
 from trainers.tasks.scratchpad.layout import make_batch, make_masked_rows, make_transition_rows
