@@ -20,7 +20,8 @@ from orchestrator.errors import UserError
 from orchestrator.importing.table import NO_LENGTH, VALUE_COLUMNS, ImportedRows, make_plain, read_table
 from orchestrator.text.wording import format_count
 from orchestrator.tracking.address import is_server
-from search_spaces.grammar.values import find_store_problem, has_password
+from search_spaces.grammar.passwords import has_password
+from search_spaces.grammar.values import find_store_problem
 from trainers.errors import find_nearest
 
 SOURCE_KINDS = ("mlflow", "wandb", "tune")

@@ -19,7 +19,7 @@ from orchestrator.running.watching.meter import find_best_configuration
 from orchestrator.text.consoles import say
 from orchestrator.text.redaction import mask_webhook
 from orchestrator.text.wording import format_count, format_label, format_number
-from search_spaces.grammar.values import MASK, mask_passwords
+from search_spaces.grammar.passwords import MASK, mask_passwords
 
 TIMEOUT_SECONDS = 5.0
 

@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from orchestrator.text.redaction import remove_controls
-from search_spaces.grammar.values import mask_passwords
+from search_spaces.grammar.passwords import mask_passwords
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
 FILE_WIDTH = 160  # characters of a table in a log or pipe

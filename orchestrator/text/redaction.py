@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from search_spaces.grammar.values import MASK, is_web_address, mask_passwords
+from search_spaces.grammar.passwords import MASK, mask_passwords
+from search_spaces.grammar.values import is_web_address
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 _MESSAGE_FIELDS = ("error", "message", "trace")  # fields of a record that are redacted

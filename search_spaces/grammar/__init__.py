@@ -2,6 +2,7 @@
 
 parse           YAML and --set overrides -> plain data, with the line of every key
 values          types of single values
+passwords       passwords and tokens in addresses, which are masked
 domains         domains of searched keys
 space           the section of domains
 spec            SweepSpec and its sections as classes, whose fields are the keys of a sweep file

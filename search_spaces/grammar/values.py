@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from search_spaces.grammar.domains import is_number, make_listed_schema, make_value_key, suggest_number
+from search_spaces.grammar.passwords import has_password
 
 MAX_NAME_CHARACTERS = 100
 MAX_NAME_BYTES = 200  # many file systems stop at 255 bytes, suffixes included
@@ -76,15 +77,6 @@ MAX_RANGE = 100_000  # lengths of a range
 STORES = "sqlite:///FILE, http://HOST:PORT, https://HOST, postgresql://HOST/NAME (or mysql, mssql), databricks"
 WEB_ADDRESSES = "an address such as https://host/path"
 _STORE_SYNTAX = re.compile(r"sqlite:///.+|(https?|(postgresql|mysql|mssql)(\+\w+)?)://[^/].*|databricks(://.+)?")
-
-MASK = "***"
-_PASSWORDS = (  # the group is the part before the password or token
-    re.compile(r"(https?://[^\s/:@]*:)(?:[^\s/]*@|(?!\d+[/?#])[^\s@]*@)"),  # with a slash if it is not a port
-    re.compile(r"((?<!http)(?<!https)://[^\s/:@]*:)[^\s@]*@"),  # of a database, where it goes up to the @
-    re.compile(r"(https?://)[^\s/:@]+@"),  # a token
-)
-_SECRETS = "token|password|passwd|pwd|secret|sig|signature|api[_-]?key"
-_QUERY_SECRET = re.compile(rf"(?i)([?&][\w-]*(?:{_SECRETS})=)[^\s&#'\"]+")
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _SQLITE_HEADER = b"SQLite format 3\0"  # the first bytes of every non-empty SQLite file
 
@@ -98,25 +90,6 @@ class Strict(BaseModel):
 def make_value_error(message: str, allowed: str | None = None, nearest: str | None = None) -> PydanticCustomError:
     """Return the error of a validator: a message in the terms of the file, the allowed and the nearest value."""
     return PydanticCustomError("lengthwise", "{message}", {"message": message, "allowed": allowed, "nearest": nearest})
-
-
-def mask_passwords(text: str) -> str:
-    """Return a text with all passwords and tokens in addresses masked.
-
-    mask_passwords("http://ada:pw@host/x") -> "http://ada:***@host/x"
-    """
-    if "://" not in text:
-        return text
-
-    # A password is before the host; a token may also be in the query.
-    for password in _PASSWORDS:
-        text = password.sub(rf"\1{MASK}@", text)
-    return _QUERY_SECRET.sub(rf"\1{MASK}", text)
-
-
-def has_password(address: str) -> bool:
-    """Return whether an address has a password or token that is not masked."""
-    return mask_passwords(address) != address
 
 
 def find_store_problem(uri: str) -> str | None:

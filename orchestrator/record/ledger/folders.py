@@ -18,7 +18,7 @@ from orchestrator.addresses import (
 from orchestrator.errors import NotASweep, UnexpectedEntry, UserError
 from orchestrator.text.wording import format_command, join_first_few
 from search_spaces import find_nearest_name
-from search_spaces.grammar.values import has_password
+from search_spaces.grammar.passwords import has_password
 
 LEDGER_FILE = "events.jsonl"
 LOCK_FILE = ".lock"

@@ -12,7 +12,7 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.text import redaction
 from orchestrator.text.consoles import make_console, say
 from orchestrator.text.redaction import restore_password, strip_password
-from search_spaces.grammar.values import mask_passwords
+from search_spaces.grammar.passwords import mask_passwords
 
 ADDRESS, MASKED = "http://ada:s3cret@127.0.0.1:5000/base", "http://ada:***@127.0.0.1:5000/base"
 
