@@ -2,7 +2,7 @@
 
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded_configurations import rebuild_member, refuse_changed_results
-from orchestrator.record.files.code import import_recorded
+from orchestrator.record.files.recorded_modules import import_recorded
 from orchestrator.record.state.lineage import refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary

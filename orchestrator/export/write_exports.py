@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import UserError, refuse_unwritable
-from orchestrator.record.files.code import read_program
 from orchestrator.record.files.curves import read_curves
+from orchestrator.record.files.recorded_modules import read_program
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.summary import Summary

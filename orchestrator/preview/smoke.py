@@ -23,7 +23,7 @@ from orchestrator.plan.checks.sweep_file_checks import (
 )
 from orchestrator.plan.configurations import Configuration
 from orchestrator.program.exit_causes import ProgramEnded
-from orchestrator.record.files.code import make_worker_modules
+from orchestrator.record.files.recorded_modules import make_worker_modules
 from orchestrator.running.driving.pack_work import make_single_member_work
 from orchestrator.running.pack.retries import describe_exception
 from orchestrator.running.schedulers.choice import find_missing_resources

@@ -1,7 +1,7 @@
 """Compute the attention weights of one input in every layer and head of a member whose weights were kept."""
 
 from orchestrator.errors import DamagedWeights, UserError
-from orchestrator.record.files.code import import_recorded
+from orchestrator.record.files.recorded_modules import import_recorded
 from orchestrator.record.files.weights import open_weights
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from orchestrator.plan.checks.sweep_file_checks import check_parsed_sweep
-from orchestrator.record.files.code import use_recorded_files
+from orchestrator.record.files.recorded_modules import use_recorded_files
 from orchestrator.sweep.resolve_initial_weights import resolve_initial_weights
 from search_spaces import SweepSpec
 from search_spaces.grammar.load import Reading

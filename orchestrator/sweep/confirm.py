@@ -14,7 +14,7 @@ from rich.console import Console
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.plan.recorded_configurations import refuse_missing_initial_weights
-from orchestrator.record.files.code import import_recorded
+from orchestrator.record.files.recorded_modules import import_recorded
 from orchestrator.record.state.entities import STOPPED
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage, refuse_imported
 from orchestrator.record.state.state import SweepState

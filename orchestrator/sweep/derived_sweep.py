@@ -16,7 +16,7 @@ from orchestrator.plan.recorded_configurations import (
     refuse_missing_data,
     set_recorded_defaults,
 )
-from orchestrator.record.files.code import find_program
+from orchestrator.record.files.recorded_modules import find_program
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import ConfigurationResult

@@ -27,7 +27,7 @@ from orchestrator.plan.recorded_configurations import (
     set_recorded_defaults,
 )
 from orchestrator.record.add_records import add_record
-from orchestrator.record.files.code import find_program
+from orchestrator.record.files.recorded_modules import find_program
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import CONFIRMS, find_seeds_of_other_sweeps, refuse_imported
 from orchestrator.record.state.race import read_common_seeds

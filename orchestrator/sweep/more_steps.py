@@ -15,7 +15,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.configurations import Configuration, make_configurations
 from orchestrator.plan.optuna_draws import count_configurations, draw_configurations
 from orchestrator.plan.recorded_configurations import rebuild_member
-from orchestrator.record.files.code import import_recorded
+from orchestrator.record.files.recorded_modules import import_recorded
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import CONTINUES, refuse_imported
 from orchestrator.record.state.state import SweepState

@@ -31,7 +31,7 @@ from orchestrator.plan.recorded_configurations import (
 )
 from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, count_weights_bytes
 from orchestrator.record.add_records import add_record
-from orchestrator.record.files.code import import_to_resume
+from orchestrator.record.files.recorded_modules import import_to_resume
 from orchestrator.record.ledger.records import INLINE_SCHEMA
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import has_checkpoint, refuse_imported

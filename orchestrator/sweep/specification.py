@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.code.user_code import PROGRAM, CodeSource, UserCodeError, find_module, read_files
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
 from orchestrator.plan.extension import Extension, find_extension
-from orchestrator.record.files.code import find_program
+from orchestrator.record.files.recorded_modules import find_program
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState

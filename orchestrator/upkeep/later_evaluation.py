@@ -14,8 +14,8 @@ from orchestrator.errors import DamagedCurves, DamagedWeights, StorageError, Swe
 from orchestrator.interface.measurements import Measurements
 from orchestrator.mirror.mirrored_ledger import open_ledger
 from orchestrator.plan.recorded_configurations import refuse_changed_results
-from orchestrator.record.files.code import import_recorded
 from orchestrator.record.files.curves import make_evaluation_table, read_part, write_part
+from orchestrator.record.files.recorded_modules import import_recorded
 from orchestrator.record.files.weights import WeightsLocation, list_kept_weights, open_weights
 from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.entities import ConfigurationState

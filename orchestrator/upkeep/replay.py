@@ -10,8 +10,8 @@ import pandas as pd
 
 from orchestrator.errors import UserError
 from orchestrator.plan.recorded_configurations import refuse_changed_results, refuse_missing_data
-from orchestrator.record.files.code import import_recorded, make_worker_modules
 from orchestrator.record.files.curves import read_curves
+from orchestrator.record.files.recorded_modules import import_recorded, make_worker_modules
 from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.lineage import refuse_imported

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from orchestrator.record.files.code import import_recorded
+from orchestrator.record.files.recorded_modules import import_recorded
 from orchestrator.report.confirmation_sentences import describe_confirmed_pair
 from orchestrator.report.lead_sentences import has_leader, make_extend_command
 from orchestrator.report.tables.columns import make_cells

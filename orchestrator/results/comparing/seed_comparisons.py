@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from orchestrator.record.files.code import import_recorded
+from orchestrator.record.files.recorded_modules import import_recorded
 from orchestrator.results.comparing.shared_streams import SharedStreams, compare_streams
 from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
 from orchestrator.statistics.exact_tests import correct_by_holm

@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.addresses import find_address
 from orchestrator.interface.work import PackWork
 from orchestrator.plan.recorded_configurations import RecordedConfiguration
-from orchestrator.record.files.code import make_worker_modules
+from orchestrator.record.files.recorded_modules import make_worker_modules
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
 from orchestrator.record.state.lineage import list_checkpoint_sources
 from orchestrator.record.state.state import SweepState

@@ -18,7 +18,7 @@ from orchestrator.engine.heap import keep_freed_memory
 from orchestrator.interface.work import PackWork
 from orchestrator.machine.exhaustion import find_out_of_space, raise_out_of_space
 from orchestrator.program.exit_causes import RetryRule
-from orchestrator.record.files.code import list_imported_files, map_copies
+from orchestrator.record.files.recorded_modules import list_imported_files, map_copies
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.pack.retries import make_death
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog, prepare_stack_file
@@ -158,7 +158,7 @@ def train_pack(work: PackWork, reporter: PackReporter) -> None:
 
     If the sweep has an address, code and checkpoints come from there, and written files are copied there.
     """
-    from orchestrator.record.files.code import import_on_worker
+    from orchestrator.record.files.recorded_modules import import_on_worker
     from orchestrator.trainer_choice import get_trainer
     from trainers.files.checkpoint import Checkpoints
 

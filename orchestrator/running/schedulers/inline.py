@@ -19,7 +19,7 @@ from orchestrator.interface.work import PackWork
 from orchestrator.machine.exhaustion import raise_out_of_space
 from orchestrator.machine.gpus import compute_smallest_share, free_memory, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
-from orchestrator.record.files.code import list_imported_files, map_copies
+from orchestrator.record.files.recorded_modules import list_imported_files, map_copies
 from orchestrator.running.pack.protocol import Driver, DriverStopped, deliver_message, shield_driver
 from orchestrator.running.pack.retries import Death, Retries, make_death
 from orchestrator.running.pack.train_pack import (

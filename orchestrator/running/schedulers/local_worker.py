@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.machine.exhaustion import raise_out_of_space
-from orchestrator.record.files.code import list_imported_files, map_copies
+from orchestrator.record.files.recorded_modules import list_imported_files, map_copies
 from orchestrator.running.pack.retries import make_death
 from orchestrator.running.pack.train_pack import PackReporter, decode_work, train_pack
 from orchestrator.running.pack.watchdog import Watchdog, prepare_stack_file

@@ -61,7 +61,10 @@ def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, t
     check = "import sys; assert not {'orchestrator', 'trainers'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", f"{loader}\n{check}"], capture_output=True, text=True, cwd="/")
     assert done.returncode == 0, done.stderr
-    for needless in ("orchestrator.engine.engine.Engine.rebuild", "orchestrator.record.files.code.load_module"):
+    for needless in (
+        "orchestrator.engine.engine.Engine.rebuild",
+        "orchestrator.record.files.recorded_modules.load_module",
+    ):
         monkeypatch.setattr(needless, None)  # `load` needs no class of the sweep
     shapes = {name: array.shape for name, array in load(trained_sweep, 0, seed=0).items()}
     assert eval(done.stdout) == shapes

@@ -10,7 +10,7 @@ from orchestrator.code import time_limit, user_code
 from orchestrator.code.code_record import record_code
 from orchestrator.code.trust import trust_sweep
 from orchestrator.code.user_code import CodeSource, UserCodeError, find_module, import_spec_modules, load_module
-from orchestrator.record.files.code import import_to_resume
+from orchestrator.record.files.recorded_modules import import_to_resume
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepFileError, load_sweep, parse_sweep
 from trainers.check.__main__ import main

@@ -13,7 +13,7 @@ from orchestrator.errors import SweepExists
 from orchestrator.program import member_run
 from orchestrator.program.command import fill_words
 from orchestrator.program.member_folder import read_attempt_number
-from orchestrator.record.files.code import find_program
+from orchestrator.record.files.recorded_modules import find_program
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize
 from orchestrator.sweep.derived_sweep import make_listed_spec
