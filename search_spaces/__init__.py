@@ -20,9 +20,10 @@ from search_spaces.grammar.domains import (
 from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.load import Reading, load_sweep, parse_recorded, parse_sweep, read_sweep
 from search_spaces.grammar.objective import Objective
-from search_spaces.grammar.problems import ABSENT, FileProblem, SweepFileError, find_nearest_name
+from search_spaces.grammar.problems import FileProblem, SweepFileError, find_nearest_name
 from search_spaces.grammar.schema import format_schema, make_json_schema
 from search_spaces.grammar.search import Racing, Rung, Rungs, Search
+from search_spaces.grammar.sections import ABSENT
 from search_spaces.grammar.spec import (
     Budget,
     Resources,

@@ -16,7 +16,7 @@ from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.registration import read_deciding_values
 from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.text.wording import list_differing_keys
-from search_spaces.grammar.problems import list_dotted_keys, read_key
+from search_spaces.grammar.sections import list_dotted_keys, read_key
 
 
 def group_tests(judgements: Sequence[Judgement]) -> list[list[Judgement]]:

@@ -24,7 +24,7 @@ from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
 from orchestrator.statistics.failed_seeds import score_seeds
 from orchestrator.text.wording import format_ranges
 from search_spaces import ABSENT, find_nearest_name
-from search_spaces.grammar.problems import list_dotted_keys, read_key
+from search_spaces.grammar.sections import list_dotted_keys, read_key
 
 
 class SweepCurves:

@@ -8,7 +8,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_label, format_number
 from search_spaces import dump_yaml, parse_sweep
-from search_spaces.grammar.problems import list_sections
+from search_spaces.grammar.sections import list_sections
 from search_spaces.grammar.values import MAX_NAME_BYTES, MAX_NAME_CHARACTERS
 
 COPIED_SECTIONS = ("objective", "resources", "tracking")

@@ -14,7 +14,8 @@ from orchestrator.text.wording import format_ranges
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, FileProblem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
-from search_spaces.grammar.problems import is_within, read_key
+from search_spaces.grammar.problems import is_within
+from search_spaces.grammar.sections import read_key
 from trainers.errors import ConfigError, find_nearest
 from trainers.files.data_folders import add_search_folder
 from trainers.tasks.metric_descriptions import RecordedMetric

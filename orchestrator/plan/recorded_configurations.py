@@ -13,7 +13,7 @@ from orchestrator.errors import UserError
 from orchestrator.plan.configurations import assign_values
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
-from search_spaces.grammar.problems import read_key
+from search_spaces.grammar.sections import read_key
 from trainers.errors import ConfigError
 
 T = TypeVar("T")

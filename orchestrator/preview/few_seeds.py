@@ -8,7 +8,7 @@ from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from search_spaces import ABSENT, Grid, SweepSpec
 from search_spaces.grammar.domains import Choice, make_value_key
-from search_spaces.grammar.problems import read_key
+from search_spaces.grammar.sections import read_key
 
 
 def describe_few_seeds(spec: SweepSpec) -> Iterator[str]:

@@ -11,7 +11,7 @@ from orchestrator.results.scoring.median_curves import compute_quartiles_at
 from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
 from orchestrator.statistics.quartiles import Quartiles
 from search_spaces import ABSENT
-from search_spaces.grammar.problems import read_key
+from search_spaces.grammar.sections import read_key
 
 
 def collect_searched_values(summary: Summary) -> dict[str, dict[str, Any]]:

@@ -30,7 +30,7 @@ from orchestrator.tracking.mlflow_names import (
     make_unique_names,
 )
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, make_note
-from search_spaces.grammar.problems import list_sections
+from search_spaces.grammar.sections import list_sections
 
 MAX_PARAM, MAX_TAG, MAX_KEY = 6000, 8000, 250
 STATUSES = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", STOPPED: "KILLED"}

@@ -28,7 +28,8 @@ from orchestrator.text.wording import format_label
 from orchestrator.trainer_choice import refuse_program
 from search_spaces import ABSENT, SweepFileError
 from search_spaces.grammar.parse import apply_override
-from search_spaces.grammar.problems import Findings, read_key
+from search_spaces.grammar.problems import Findings
+from search_spaces.grammar.sections import read_key
 from trainers.config.member import MemberConfig
 from trainers.config.recorded_members import build_recorded_member
 from trainers.errors import ConfigError, Problem, WeightsError

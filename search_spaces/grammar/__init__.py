@@ -10,5 +10,6 @@ search          the section `search`, with the race over seeds
 objective       the section `objective`
 validate        plain data -> SweepSpec, with pydantic's errors as problems
 section_checks  problems between sections
+sections        the open sections, and values by dotted keys
 problems        collected problems: a check gives the key path of a value, `Findings` adds file and line
 """

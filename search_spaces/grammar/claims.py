@@ -9,8 +9,9 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, WithJ
 from search_spaces.grammar.domains import is_number
 from search_spaces.grammar.load import read_text
 from search_spaces.grammar.parse import read_yaml
-from search_spaces.grammar.problems import ABSENT, Findings, Location
+from search_spaces.grammar.problems import Findings, Location
 from search_spaces.grammar.schema import DRAFT
+from search_spaces.grammar.sections import ABSENT
 from search_spaces.grammar.validate import add_errors
 from search_spaces.grammar.values import LENGTHS_SCHEMA, Name, Strict, Text, expand_ranges, make_value_error
 

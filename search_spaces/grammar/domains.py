@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from search_spaces.grammar.problems import ABSENT, SECTION_KEY
+from search_spaces.grammar.sections import ABSENT, SECTION_KEY
 
 ReportProblem = Callable[..., None]
 """report(subkey, message, given=..., allowed=..., nearest=...) records a problem at `subkey` below the domain's key."""

@@ -28,19 +28,9 @@ from typing import Any
 
 from search_spaces.grammar.dump import dump_yaml
 from search_spaces.grammar.parse import MAX_FILE_BYTES, apply_override, read_yaml
-from search_spaces.grammar.problems import (
-    ABSENT,
-    ENGINE_SECTIONS,
-    KEY_PART,
-    Findings,
-    Location,
-    find_nearest_name,
-    is_within,
-    join_key_path,
-    list_sections,
-    read_key,
-)
+from search_spaces.grammar.problems import Findings, Location, find_nearest_name, is_within, join_key_path
 from search_spaces.grammar.section_checks import check_between_sections, note_random_search, note_unread_search
+from search_spaces.grammar.sections import ABSENT, ENGINE_SECTIONS, KEY_PART, list_sections, read_key
 from search_spaces.grammar.shipped import find_shipped_sweeps
 from search_spaces.grammar.space import (
     check_conditions_on_fixed_keys,

@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from search_spaces.grammar.problems import ABSENT, SECRET_KEY, Findings, Location, format_value, join_key_path
+from search_spaces.grammar.problems import SECRET_KEY, Findings, Location, format_value, join_key_path
+from search_spaces.grammar.sections import ABSENT
 
 MAX_FILE_BYTES = 1_000_000
 MAX_DEPTH = 20

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from search_spaces.grammar.problems import SECTIONS
+from search_spaces.grammar.sections import SECTIONS
 from search_spaces.grammar.spec import SweepSpec
 
 DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}

@@ -3,8 +3,9 @@
 from typing import Any
 
 from search_spaces.grammar.domains import Domain, Grid, is_number
-from search_spaces.grammar.problems import ABSENT, Findings, is_within, join_key_path, list_sections, read_key
+from search_spaces.grammar.problems import Findings, is_within, join_key_path
 from search_spaces.grammar.search import Search
+from search_spaces.grammar.sections import ABSENT, list_sections, read_key
 from search_spaces.grammar.space import check_key
 
 

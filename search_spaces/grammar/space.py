@@ -5,18 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from search_spaces.grammar.domains import DOMAINS, SYNTAX, Choice, Domain, Grid, When, is_number, make_value_key
-from search_spaces.grammar.problems import (
-    ABSENT,
-    SECTION_KEY,
-    SECTIONS,
-    Findings,
-    find_nearest_name,
-    format_value,
-    is_within,
-    join_key_path,
-    list_dotted_keys,
-    read_key,
-)
+from search_spaces.grammar.problems import Findings, find_nearest_name, format_value, is_within, join_key_path
+from search_spaces.grammar.sections import ABSENT, SECTION_KEY, SECTIONS, list_dotted_keys, read_key
 
 METRICS = "evaluation.metrics"
 MAX_GRID_POINTS = 100_000

@@ -19,8 +19,9 @@ from pydantic import Field, InstanceOf, PrivateAttr, WithJsonSchema
 
 from search_spaces.grammar.domains import Domain, Grid, make_plain, make_space_schema, make_value_key
 from search_spaces.grammar.objective import Objective
-from search_spaces.grammar.problems import SECTIONS, Findings, Location, is_within, list_sections, read_key
+from search_spaces.grammar.problems import Findings, Location, is_within
 from search_spaces.grammar.search import Search
+from search_spaces.grammar.sections import SECTIONS, list_sections, read_key
 from search_spaces.grammar.values import Gpus, KeepWeights, Modules, Name, PackSize, Seeds, Strict, Text, WebhookAddress
 
 PASSIVE = ("name", "description", "claims", "resources", "budget", "tracking", "notify")

@@ -11,13 +11,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from search_spaces.grammar.domains import suggest_number
-from search_spaces.grammar.problems import (
-    SECTIONS,
-    Findings,
-    find_nearest_name,
-    join_key_path,
-    list_dotted_keys,
-)
+from search_spaces.grammar.problems import Findings, find_nearest_name, join_key_path
+from search_spaces.grammar.sections import SECTIONS, list_dotted_keys
 from search_spaces.grammar.spec import SweepSpec
 
 _PLACEHOLDERS: dict[str, Any] = {

@@ -17,14 +17,8 @@ from orchestrator.plan.optuna_distributions import find_range
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import ABSENT, SweepSpec, select_active_values
 from search_spaces.grammar.domains import DOMAINS, Choice, Domain, Grid, make_value_key
-from search_spaces.grammar.problems import (
-    Findings,
-    format_value,
-    get_outer_key_path,
-    is_within,
-    list_outer_key_paths,
-    read_key,
-)
+from search_spaces.grammar.problems import Findings, format_value, get_outer_key_path, is_within, list_outer_key_paths
+from search_spaces.grammar.sections import read_key
 from trainers.errors import Problem
 from trainers.settings.fields_by_key import check_single_values, find_field
 

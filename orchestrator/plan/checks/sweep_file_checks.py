@@ -22,7 +22,8 @@ from orchestrator.trainer_choice import get_trainer
 from search_spaces import FileProblem, Grid, SweepFileError, SweepSpec
 from search_spaces.grammar.load import AVERAGES, Reading
 from search_spaces.grammar.objective import ShareAbove
-from search_spaces.grammar.problems import SECTIONS, Findings, is_within, join_key_path
+from search_spaces.grammar.problems import Findings, is_within, join_key_path
+from search_spaces.grammar.sections import SECTIONS
 from search_spaces.grammar.space import MAX_GRID_POINTS
 
 SAMPLES = 50  # built configurations of larger searches

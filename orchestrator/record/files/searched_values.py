@@ -10,7 +10,7 @@ import numpy as np
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from search_spaces import ABSENT
-from search_spaces.grammar.problems import read_key
+from search_spaces.grammar.sections import read_key
 
 if TYPE_CHECKING:
     import pandas as pd

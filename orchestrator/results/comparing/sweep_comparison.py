@@ -38,7 +38,7 @@ from orchestrator.statistics.two_samples import (
 from orchestrator.text.wording import format_command
 from search_spaces import ABSENT
 from search_spaces.grammar.domains import make_value_key
-from search_spaces.grammar.problems import read_key
+from search_spaces.grammar.sections import read_key
 from search_spaces.grammar.spec import PASSIVE
 
 MATCHED = "matched configurations"
