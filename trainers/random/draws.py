@@ -1,7 +1,7 @@
 """Random draws: on a CPU by draws.c, as torch operators opaque to the compiler; elsewhere by torch code.
 
 On a GPU the torch code may be fused into a single kernel per draw. A function here chooses between its two
-implementations, which have its name: in library.py (C) and in reference.py (torch).
+implementations, which have its name: in c_library.py (C) and in reference.py (torch).
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.random import fused, library, reference
+from trainers.random import c_library, fused, reference
 
 
 def draw_words(
@@ -35,7 +35,7 @@ def draw_words(
 def draw_prefixes(words_STB: Tensor, n: int) -> Tensor:
     """Return the first entries of permutations of 0..n-1, int64 (S, batch, min(take, n)); words (S, take, batch)."""
     words_STB = words_STB[:, :n]  # an entry after the n-th would be n
-    if _uses_library(words_STB) and words_STB.shape[1] <= library.MAX_ENTRIES:
+    if _uses_library(words_STB) and words_STB.shape[1] <= c_library.MAX_ENTRIES:
         drawn: Tensor = torch.ops.lengthwise.sequential.default(words_STB, n)
         return drawn
     return reference.draw_prefixes(words_STB, n)
@@ -52,7 +52,7 @@ def argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
 
 def _uses_library(tensor: Tensor) -> bool:
     """Return whether draws on the device of this tensor are computed in C."""
-    return tensor.device.type == "cpu" and library.is_available()
+    return tensor.device.type == "cpu" and c_library.is_available()
 
 
 # The fake implementations of the operators: torch's compiler plans memory by them, without running a draw.
@@ -61,18 +61,18 @@ def _uses_library(tensor: Tensor) -> bool:
 def _fake_draw_words(
     seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int
 ) -> Tensor:
-    """Return an empty tensor with the shape of `library.draw_words`."""
+    """Return an empty tensor with the shape of `c_library.draw_words`."""
     return seeds_S.new_empty((seeds_S.shape[0], last - first))
 
 
 def _fake_draw_prefixes(words_STB: Tensor, n: int) -> Tensor:
-    """Return an empty tensor with the shape of `library.draw_prefixes`."""
+    """Return an empty tensor with the shape of `c_library.draw_prefixes`."""
     seeds, take, batch = words_STB.shape
     return words_STB.new_empty((seeds, batch, take))
 
 
 def _fake_argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
-    """Return an empty tensor with the shape of `library.argsort_smallest`."""
+    """Return an empty tensor with the shape of `c_library.argsort_smallest`."""
     return words_SBN.new_empty((*words_SBN.shape[:-1], take))
 
 
@@ -84,9 +84,9 @@ _operators.define(
 _operators.define("sequential(Tensor words, SymInt n) -> Tensor")
 _operators.define("order(Tensor words, SymInt take) -> Tensor")
 for _name, _computed, _fake in (
-    ("words", library.draw_words, _fake_draw_words),
-    ("sequential", library.draw_prefixes, _fake_draw_prefixes),
-    ("order", library.argsort_smallest, _fake_argsort_smallest),
+    ("words", c_library.draw_words, _fake_draw_words),
+    ("sequential", c_library.draw_prefixes, _fake_draw_prefixes),
+    ("order", c_library.argsort_smallest, _fake_argsort_smallest),
 ):
     _operators.impl(_name, _computed, "CPU")
     torch.library.register_fake(f"lengthwise::{_name}", _fake, lib=_operators)

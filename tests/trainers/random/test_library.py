@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainers import train
-from trainers.random import Stream, draws, library, pop_warning, reference
+from trainers.random import Stream, c_library, draws, pop_warning, reference
 
 REPOSITORY = Path(__file__).parents[3]
 seed = st.integers(-(2**63), 2**63 - 1)
@@ -21,7 +21,7 @@ seed = st.integers(-(2**63), 2**63 - 1)
 
 @pytest.fixture(autouse=True)
 def made() -> None:
-    assert library.is_available(), pop_warning()
+    assert c_library.is_available(), pop_warning()
 
 
 @settings(max_examples=60)
@@ -31,10 +31,10 @@ def test_words_are_those_of_the_torch_code(seeds, data, count, site) -> None:
     steps = data.draw(number | st.lists(number, min_size=len(seeds), max_size=len(seeds)))
     given_ = (torch.tensor(seeds), torch.tensor(steps), 2, site, count)
     whole = reference.draw_words(*given_)
-    assert torch.equal(library.draw_words(*given_, 0, count), whole)
+    assert torch.equal(c_library.draw_words(*given_, 0, count), whole)
     first = data.draw(st.integers(0, count))
     last = data.draw(st.integers(first, count))
-    part = library.draw_words(*given_, first, last)
+    part = c_library.draw_words(*given_, first, last)
     assert torch.equal(part, whole[:, first:last])
     if first < last:
         assert torch.equal(part, reference.draw_word_range(*given_, (first, last)))
@@ -47,14 +47,14 @@ def test_permutations_are_those_of_the_torch_code(seeds, batch, n, data, high) -
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 2**32)))
     take = data.draw(st.integers(1, n))
     words = torch.randint(0, high, (seeds, batch, n), generator=generator)
-    assert torch.equal(library.argsort_smallest(words, take), reference.argsort_smallest(words, take))
+    assert torch.equal(c_library.argsort_smallest(words, take), reference.argsort_smallest(words, take))
     few = torch.randint(0, 2**32, (seeds, min(take, 12), batch), generator=generator)
-    assert torch.equal(library.draw_prefixes(few, n), reference.draw_prefixes(few, n))
+    assert torch.equal(c_library.draw_prefixes(few, n), reference.draw_prefixes(few, n))
 
 
 def test_what_does_not_lie_in_one_piece_is_read_right() -> None:
     seeds, steps = torch.arange(8)[::2], torch.arange(8)[1::2]
-    assert torch.equal(library.draw_words(seeds, steps, 1, 0, 9, 0, 9), reference.draw_words(seeds, steps, 1, 0, 9))
+    assert torch.equal(c_library.draw_words(seeds, steps, 1, 0, 9, 0, 9), reference.draw_words(seeds, steps, 1, 0, 9))
 
 
 def test_a_gradient_and_a_compiler_see_an_operator() -> None:
@@ -79,7 +79,7 @@ def draw(answers: Connection, environment: dict[str, str]) -> None:
     stream = Stream(torch.tensor([3, 2**40]), "data", torch.tensor(5))
     draws = [stream.bits(1, (7,)), stream.permutations(2, 3, 9, 4), stream.permutations(3, 2, 30, 20)]
     answers.send(
-        {"numbers": [numbers.tolist() for numbers in draws], "c": library.is_available(), "warning": pop_warning()}
+        {"numbers": [numbers.tolist() for numbers in draws], "c": c_library.is_available(), "warning": pop_warning()}
     )
 
 
@@ -113,7 +113,7 @@ def test_without_a_compiler_the_torch_code_draws_the_same_and_says_what_is_lost(
 
 
 def test_a_run_says_once_that_there_is_no_library(member, recorder, monkeypatch) -> None:
-    monkeypatch.setattr(library, "state", library._LibraryState(is_tried=True, failure="no C compiler was found"))
+    monkeypatch.setattr(c_library, "state", c_library._LibraryState(is_tried=True, failure="no C compiler was found"))
     for _ in range(2):
         train([member()], recorder)
     assert len(recorder.notices) == 1 and "no C compiler was found" in recorder.notices[0]
@@ -136,15 +136,15 @@ def test_without_any_home_it_is_made_for_the_process(tmp_path, monkeypatch) -> N
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", nowhere)
-    assert library._open_library()
+    assert c_library._open_library()
 
 
 @pytest.mark.parametrize("command", ['cc "', "sh -c 'printf \\\\344 >&2; exit 1'"], ids=["no command", "other letters"])
 def test_what_cannot_be_read_of_a_compiler_is_no_crash(command, monkeypatch) -> None:
     monkeypatch.setenv("CC", command)
-    monkeypatch.setattr(library, "state", library._LibraryState())
-    assert not library.is_available()
-    assert "is not a command" in str(library.state.failure) or "cannot compile" in str(library.state.failure)
+    monkeypatch.setattr(c_library, "state", c_library._LibraryState())
+    assert not c_library.is_available()
+    assert "is not a command" in str(c_library.state.failure) or "cannot compile" in str(c_library.state.failure)
 
 
 def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path, drawn) -> None:
@@ -170,7 +170,7 @@ def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path, 
 def test_more_entries_than_there_are_is_all_of_them(monkeypatch, in_c: bool) -> None:
     """No entry is n, and the compiler gets the shape that is drawn."""
     if not in_c:
-        monkeypatch.setattr(library, "is_available", lambda: False)
+        monkeypatch.setattr(c_library, "is_available", lambda: False)
     stream = Stream(torch.tensor([1, 2]), "data", torch.tensor(4))
     for n, take in ((3, 5), (3, 3), (20, 30)):
         permutations = stream.permutations(0, 6, n, take)
@@ -183,4 +183,4 @@ def test_more_entries_than_there_are_is_all_of_them(monkeypatch, in_c: bool) -> 
 
 def test_what_is_installed_has_the_source() -> None:
     assert '"random/*.c"' in (REPOSITORY / "pyproject.toml").read_text()
-    assert library._SOURCE.suffix == ".c" and library._SOURCE.is_file()
+    assert c_library._SOURCE.suffix == ".c" and c_library._SOURCE.is_file()

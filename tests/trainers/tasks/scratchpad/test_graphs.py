@@ -24,7 +24,7 @@ def pairs_at(edges: list[tuple[int, int]], wanted: int, nodes: int) -> list[tupl
     return [(a, b) for a, b, steps in pairs if steps == (wanted or -1)]
 
 
-@pytest.mark.parametrize("take", [3, 24, draws.library.MAX_ENTRIES, draws.library.MAX_ENTRIES + 1])
+@pytest.mark.parametrize("take", [3, 24, draws.c_library.MAX_ENTRIES, draws.c_library.MAX_ENTRIES + 1])
 def test_names_are_all_different_and_every_one_occurs(take: int) -> None:
     name = draw_names(STREAM, 5, 200, take, 70)
     assert name.shape == (2, 200, take) and not torch.equal(name[0], name[1])
