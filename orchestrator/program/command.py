@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search_spaces.grammar.problems import list_dotted_keys, read_key
+from search_spaces.grammar.sections import list_dotted_keys, read_key
 from trainers.errors import Problem, find_nearest
 
 ARGUMENT_LISTS = ("args", "args_no_hyphens", "args_no_boolean_flags")

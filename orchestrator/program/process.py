@@ -1,4 +1,4 @@
-"""Start a program below a supervisor, ask it to end, and leave none of its processes behind, whatever was killed.
+"""Start a program under a supervisor, ask it to end, and leave none of its processes behind, whatever was killed.
 
 If the worker or the parent of the supervisor is killed, the supervisor ends all processes. If the supervisor is killed,
 its parent ends them. If both are killed, the worker ends them, or without a worker the next attempt before it begins.

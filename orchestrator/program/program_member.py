@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.interface.measurements import Measurements
 from orchestrator.program.command import find_unknown_placeholders
-from search_spaces.grammar.problems import list_dotted_keys, read_key
+from search_spaces.grammar.sections import list_dotted_keys, read_key
 from trainers.errors import Problem, find_nearest
 from trainers.settings.fields import Settings, setting
 from trainers.settings.identity import compute_digest, make_identity, make_structure

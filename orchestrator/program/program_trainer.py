@@ -22,7 +22,7 @@ from orchestrator.program.command import receives_key
 from orchestrator.program.member_run import make_search_path, run_member
 from orchestrator.program.needed_files import find_files
 from orchestrator.program.program_member import ProgramEvaluation, ProgramMember, ProgramSettings
-from search_spaces.grammar.problems import PROGRAM_SECTIONS, list_dotted_keys, read_key
+from search_spaces.grammar.sections import PROGRAM_SECTIONS, list_dotted_keys, read_key
 from trainers.errors import ConfigError, Problem, find_nearest
 from trainers.settings.fields import Settings
 from trainers.tasks.metric_descriptions import RecordedMetric

@@ -127,11 +127,16 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     yield _render_verdict(comparisons[0], names, console, summary, scope, is_favoured=is_favoured)
 
     # Fresh seeds favour neither, so their answer stands beside that of the seeds that chose one.
-    for confirmation in read_confirmations(summary) if chosen else ():
-        labels = {format_label(row.number) for row in confirmation.rows[:2]}
-        if confirmation.comparison is not None and labels == set(names):
-            yield make_sentence_text(describe_confirmed_pair(confirmation), console, summary, "bold")
-    yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)
+    confirmed = [
+        confirmation
+        for confirmation in (read_confirmations(summary) if chosen else ())
+        if confirmation.comparison is not None
+        and {format_label(row.number) for row in confirmation.rows[:2]} == set(names)
+    ]
+    for confirmation in confirmed:
+        yield make_sentence_text(describe_confirmed_pair(confirmation), console, summary, "bold")
+    if not confirmed:
+        yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)
     for name, side in (("First", named_comparison.first), ("Second", named_comparison.second)):
         yield make_sentence_text(f"{name}: {_describe_configuration(side)}", console, summary)
 

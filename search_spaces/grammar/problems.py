@@ -16,9 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces.grammar.sections import ABSENT
-from search_spaces.grammar.sections import PROGRAM_SECTIONS as PROGRAM_SECTIONS  # for orchestrator.program
-from search_spaces.grammar.sections import list_dotted_keys as list_dotted_keys
-from search_spaces.grammar.sections import read_key as read_key
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ def _render_failures(summary: Summary) -> Iterator[str]:
         details = f"{format_command('status', summary.folder)} --trace"
         text = "\n".join(make_trace_lines(summary.state)).strip()
         shown = text if len(text) <= MAX_TRACE else f"{text[:MAX_TRACE]}\n... all of it: {details}"
-        traces = f"<details class=screen><summary>Tracebacks</summary><pre>{escape(shown)}</pre></details>"
+        traces = f"<details><summary>Tracebacks</summary><pre>{escape(shown)}</pre></details>"
         retry_advice.append(f"{crashed} crashed; details: {details}; retry them: {advice}")
     section = Section(heading="What failed", cells=cells, paragraphs=retry_advice, notes=note)
     yield f"<section id=what-failed>{_render_section(section)}{traces}</section>"

@@ -166,8 +166,9 @@ def describe_verdict(
                 f"the {finished} pairs of seeds that finished; "
                 f"{format_count(outcome.both_failed, 'pair')} failed on both sides"
             )
-        judged = "No difference" if finished >= MIN_FOR_MEDIAN else "No verdict"
-        return f"{judged} {where}: {metric} of {first} and {second} is equal in {pairs}."
+        judged = "Inconclusive" if comparison.is_at_end else "No difference"
+        judged = judged if finished >= MIN_FOR_MEDIAN else "No verdict"
+        return f"{judged} {where}: {metric} of {first} and {second} is equal in {pairs}{describe_end(comparison)}."
     failed_pairs = describe_failed_pairs(outcome)
     infinity = f"; inf: {'failed seeds' if has_failed else 'never reached'}"
     has_infinite_end = math.isinf(outcome.low) or math.isinf(outcome.high)
@@ -180,12 +181,19 @@ def describe_verdict(
         if math.isnan(outcome.low):
             judged = "No verdict"
             why = f", but {outcome.reason}{failed_pairs}"
-        return f"{judged} {where}: {difference}{why}."
+        return f"{judged} {where}: {difference}{why}{describe_end(comparison)}."
 
     # Name the better configuration first, but keep the sign that the difference has in every table.
     better, other = (first, second) if comparison.verdict == "first" else (second, first)
     relation = "lower than" if question.direction == "none" else "ahead of" if is_favoured else "better than"
     return f"{better} is {relation} {other} {where}: {difference} ({evidence})."
+
+
+def describe_end(comparison: SeedComparison) -> str:
+    """Return that both medians are at an end of the metric, as text to append; empty otherwise."""
+    if not comparison.is_at_end:
+        return ""
+    return f"; both medians are {comparison.first_median:g}, where a difference can hardly show"
 
 
 def describe_failed_pairs(outcome: TwoSamples) -> str:

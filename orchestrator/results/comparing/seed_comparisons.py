@@ -87,14 +87,22 @@ class SeedComparison:
         return None if first is None else self.outcome.n - first - self.outcome.ties
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether both medians are 0 or both are 1, the ends of most metrics, where a difference can hardly show."""
+        return self.first_median == self.second_median and self.first_median in (0.0, 1.0)
+
+    @property
     def verdict(self) -> Literal["first", "second", "equal", "inconclusive"]:
         """Which configuration is better, or lower without a better direction, if the interval excludes 0.
 
         It is "equal" if both ends of the interval are 0, because then at most a few seeds differ. Pairs that failed on
-        both sides tie, too, but are no evidence: then several other pairs must be equal, and more than differ.
+        both sides tie, too, but are no evidence: then several other pairs must be equal, and more than differ. Neither
+        are pairs at an end of the metric.
         """
         outcome = self.outcome
         if outcome.low == outcome.high == 0:
+            if self.is_at_end:
+                return "inconclusive"
             has_evidence = outcome.ties - outcome.both_failed > max(1, outcome.n - outcome.ties)
             return "equal" if has_evidence or not outcome.both_failed else "inconclusive"
         if not (self.outcome.low > 0 or self.outcome.high < 0):  # NaN without an interval

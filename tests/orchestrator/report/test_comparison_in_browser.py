@@ -101,7 +101,7 @@ def test_the_first_by_rank_is_compared_with_the_next_on_the_first_screen(page):
     lead = "document.querySelector('.rest p:nth-child(2)#lead').textContent"
     sentence, best = page.read(lead), page.read(ROWS)[0]
     assert (
-        sentence.endswith(f": {verdict[0].lower()}{verdict[1:]}")
+        sentence.partition("): ")[2] == verdict.partition("): ")[2] != ""
         and " is ahead of " in verdict
         and page.read("document.querySelector('#lead code')") is None
     )
@@ -125,7 +125,7 @@ def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_a
     best = tab.read(ROWS)[0]
     if has_ended:
         assert tab.read("document.querySelector('#lead')") is None
-        assert verdict.startswith(f"On the seeds that chose {best}: {best} ")
+        assert verdict.startswith(f"On the seeds that chose {best} (biased): {best} ")
         assert verdict.endswith(". On fresh seeds.")
         tab.click('#table tr[data-c="2"]')  # a pair that nothing has confirmed
         verdict = tab.read("document.querySelector('.verdict').textContent")
@@ -135,7 +135,7 @@ def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_a
         assert "fresh" not in tab.read("document.querySelector('.verdict').textContent")
     else:
         assert "in the search" in tab.read("document.querySelector('#lead b').textContent")
-        assert verdict.startswith(f"{best} ")
+        assert verdict.startswith(f"On the seeds that chose {best} (biased): {best} ")
 
 
 def test_the_verdict_has_the_sign_of_the_table(page):
@@ -189,7 +189,7 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
     tested = compare_sides(first, second, make_question(first, second, LENGTH_GROUPS[0]), "")
     verdict = page.read("document.querySelector('#comparison .verdict').textContent")
     names = {"first": f"#{first.row.number} ", "second": f"#{second.row.number} "}
-    assert verdict.startswith(names.get(tested.verdict, "Inconclusive"))
+    assert verdict.rpartition("(biased): ")[2].startswith(names.get(tested.verdict, "Inconclusive"))
     for row, group in zip(shown, LENGTH_GROUPS, strict=True):
         outcome = compare_sides(first, second, make_question(first, second, group), "").outcome
         assert int(row["n"]) == outcome.n
@@ -368,3 +368,19 @@ def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_swe
     tab.open(confirmed.as_uri())
     verdict = tab.read("document.querySelector('.verdict').textContent")
     assert verdict.startswith("On the seeds that chose #0: no difference ")
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(1.0, "Inconclusive"), (0.6, "No difference")])
+def test_equal_values_at_an_end_of_the_metric_are_no_evidence(value, verdict, tab, tmp_path, synthetic_sweep):
+    """All seeds of the first two reach the same value; at 1 a difference could not show."""
+    spec = {"objective.metric": "margin", "objective.direction": "maximize"}
+    values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(3)]
+    state = synthetic_sweep(tmp_path / "end", values, 8, lambda n, *_: np.float32(value - 0.1 * (n == 2)), spec=spec)
+    tab.open(write_report(state.folder)[0].as_uri())
+    shown = tab.read("document.querySelector('.verdict').textContent")
+    summary = summarize(state)
+    first, second = (Side(summary, row) for row in summary.rows[:2])
+    comparison = compare_sides(first, second, make_question(first, second, "test"), "")
+    for sentence in (shown, describe_verdict(comparison, "#0", "#1")):
+        assert sentence.startswith(verdict) and ("both medians are 1," in sentence) == (value == 1)
+    assert comparison.verdict == {"Inconclusive": "inconclusive", "No difference": "equal"}[verdict]

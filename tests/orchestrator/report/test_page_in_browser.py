@@ -190,7 +190,15 @@ def test_ranges_and_percentages_are_not_broken_into_lines(page, width):
 
 
 def test_the_evaluation_is_named_in_words(page):
-    assert page.read("document.querySelector('#step').textContent") == "step 100, used for the ranking"
+    step = "document.querySelector('#step').textContent"
+    assert page.read(step) == "step 100, used for the ranking"
+
+    # The table stays at the judged evaluation, and so does paper.
+    page.set("#evaluation", 0, "input")
+    assert page.read(step) in page.read("document.querySelector('#table caption').textContent")
+    for event, text in (("beforeprint", "step 100, used for the ranking"), ("afterprint", page.read(step))):
+        page.read(f"dispatchEvent(new Event('{event}'))")
+        assert page.read(step) == text
     page.resize(390, 800, phone=True)
     tops = "['#evaluation', '#step'].map(id => document.querySelector(id).getBoundingClientRect())"
     slider, text = page.read(f"{tops}.map(box => [box.top, box.bottom])")

@@ -130,7 +130,9 @@ function drawDifferences(c, d, available) {
   const width = Math.max(280, Math.min(available, 640)), height = 220, top = 24, bottom = height - 42;
   const svg = d3.create("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]).attr("class", "differences")
     .attr("role", "img").attr("aria-label", `A minus B in ${metricName()} against ${page.axis}`);
-  const [low, high] = d3.extent([0, ...finite]), y = d3.scaleLinear(low < high ? [low, high] : [-1, 1], [bottom, top]).nice();
+  const [low, high] = d3.extent([0, ...finite]), least = isShare(m) ? 0.01 : 0; // one token in thousands does not fill the picture
+  const domain = high - low < least ? [low - (least - high + low) / 2, high + (least - high + low) / 2] : low < high ? [low, high] : [-1, 1];
+  const y = d3.scaleLinear(domain, [bottom, top]).nice();
   const axis = d3.axisLeft(y).ticks(5).tickFormat(linearTickFormat(y));
   const left = 36 + 6.5 * d3.max(y.ticks(5), tick => linearTickFormat(y)(tick).length); // it is not in the page yet, so nothing can be measured
   const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, width - 14]), path = makePath(x, y, lengths, Number.isFinite);
@@ -152,13 +154,16 @@ function drawDifferences(c, d, available) {
 function describePicture(picture) {
   const lines = [...picture.querySelectorAll(".seed")], missing = lines.filter(line => !line.getAttribute("d")).length;
   const note = missing ? ` ${missing} of ${lines.length} pairs have no line, because a seed failed or never reached the metric.` : "";
-  return `Thin lines: pairs of equal seeds; thick line: their median; dashed: no difference.${note}`;
+  const failures = missing ? "the median of all pairs, with failed seeds as the worst" : "their median";
+  return `Thin lines: pairs of equal seeds; thick line: ${failures}; dashed: no difference.${note}`;
 }
 
 // Which side is better, or lower without a better direction; as `verdict` in results/comparing/seed_comparisons.py. A tie
 // of two failed seeds is no evidence that both sides are equal. "none" without an interval.
-function judge({differences, low, high, n, bothFailed}) {
+const isAtEnd = ({medians: [first, second]}) => first === second && (first === 0 || first === 1);
+function judge({medians, differences, low, high, n, bothFailed}) {
   if (Number.isNaN(low)) return "none";
+  if (low === 0 && high === 0 && isAtEnd({medians})) return "inconclusive";
   const ties = countTrue(differences.map(value => value === 0));
   if (low === 0 && high === 0) return !bothFailed || ties - bothFailed > Math.max(1, n - ties) ? "equal" : "inconclusive";
   if (!(low > 0 || high < 0)) return "inconclusive";
@@ -186,16 +191,17 @@ function describeComparison(comparison, first, second) {
     const failed = [first, second].map((c, n) => `${configurations[c].failed} of ${labels[n]}`).join(" and ");
     return `No verdict ${at}: seeds failed (${failed}), and ${reason}${failedPairs}.`;
   }
+  const atEnd = isAtEnd(comparison) ? `; both medians are ${comparison.medians[0]}, where a difference can hardly show` : "";
   const finished = n - bothFailed, ties = countTrue(differences.map(value => value === 0));
   if (finished > 1 && ties === n) {
     const pairs = bothFailed ? `the ${finished} pairs of seeds that finished; ${bothFailed} pair${bothFailed > 1 ? "s" : ""} failed on both sides` : `all ${n} pairs of seeds`;
-    const judged = finished < page.min_pairs ? "No verdict" : "No difference"; // with fewer pairs there is no interval
-    return `${judged}${measured} ${at}: equal values in ${pairs}.`;
+    const judged = finished < page.min_pairs ? "No verdict" : isAtEnd(comparison) ? "Inconclusive" : "No difference"; // with fewer pairs there is no interval
+    return `${judged}${measured} ${at}: equal values in ${pairs}${atEnd}.`;
   }
   const interval = Number.isNaN(low) ? `, but ${reason}${failedPairs}` : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
   const signed = `${labels[0]} minus ${labels[1]}${measured} is ${formatSigned(difference)}${interval}`; // as in every table
   const verdict = judge(comparison), undecided = {none: "No verdict", equal: "No difference", inconclusive: "Inconclusive"};
-  if (verdict in undecided) return `${undecided[verdict]} ${at}: ${signed}.`;
+  if (verdict in undecided) return `${undecided[verdict]} ${at}: ${signed}${atEnd}.`;
   const [better, worse] = verdict === "first" ? labels : labels.toReversed();
   const isLower = page.metrics[state.metric].direction === "none";
   const relation = isLower ? "lower than" : isBiased(comparison, first, second) ? "ahead of" : "better than";
@@ -223,7 +229,9 @@ function drawComparison() {
   const isJudged = metricName() === judgedName;
   const answers = isJudged ? page.confirmed_pairs.filter(pair => labels.every(label => pair.labels.includes(label))) : [];
   if (comparisons.length) {
-    const seeds = page.confirmed && isOneChosen(first, second) ? `On the seeds that chose ${configurations[ranked[0]].label}: ` : answers.length ? "In the search: " : "";
+    const isBiasedPair = isBiased(comparisons[0], first, second), bias = isBiasedPair ? " (biased)" : "";
+    const seeds = isBiasedPair || (page.confirmed && isOneChosen(first, second)) ? `On the seeds that chose ${configurations[ranked[0]].label}${bias}: `
+      : answers.length ? "In the search: " : "";
     const sentence = describeComparison(comparisons[0], first, second);
     const verdict = seeds ? seeds + continueSentence(sentence) : sentence;
     box.append(make("p", [verdict, ...answers.map(({sentence}) => sentence)].join(" "), {class: "verdict"}));

@@ -82,13 +82,13 @@ addEventListener("resize", () => {
 });
 let beforePaper = {};
 addEventListener("beforeprint", () => {
-  beforePaper = {showsAll: state.showsAll, folded: document.querySelectorAll("details:not([open])")};
-  [isPaper, state.showsAll] = [true, true];
+  beforePaper = {showsAll: state.showsAll, evaluation: state.evaluation, folded: document.querySelectorAll("details:not([open])")};
+  [isPaper, state.showsAll, state.evaluation] = [true, true, 0]; // the table and the verdicts are of the judged evaluation
   beforePaper.folded.forEach(details => { details.open = true; });
   update();
 });
 addEventListener("afterprint", () => {
-  [isPaper, state.showsAll] = [false, beforePaper.showsAll];
+  [isPaper, state.showsAll, state.evaluation] = [false, beforePaper.showsAll, beforePaper.evaluation];
   beforePaper.folded.forEach(details => { details.open = false; });
   update();
 });
