@@ -121,12 +121,8 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     chosen_row = find_chosen(summary, [side.row for side in sides]) if is_one_sweep else None
     chosen = format_label(chosen_row.number) if chosen_row else ""
     is_favoured = is_one_sweep and is_biased(summary, comparisons[0])
-    has_interval = not math.isnan(comparisons[0].outcome.low)
-    bias = " (biased)" if is_favoured else ""
-    scope = f"On the seeds that chose {chosen}{bias}: " if chosen and has_interval else ""
-    yield _render_verdict(comparisons[0], names, console, summary, scope, is_favoured=is_favoured)
 
-    # Fresh seeds favour neither, so their answer stands beside that of the seeds that chose one.
+    # Fresh seeds favour neither, so their answer stands before that of the seeds that chose one.
     confirmed = [
         confirmation
         for confirmation in (read_confirmations(summary) if chosen else ())
@@ -135,6 +131,10 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     ]
     for confirmation in confirmed:
         yield make_sentence_text(describe_confirmed_pair(confirmation), console, summary, "bold")
+    has_interval = not math.isnan(comparisons[0].outcome.low)
+    bias = " (biased)" if is_favoured else ""
+    scope = f"On the seeds that chose {chosen}{bias}: " if chosen and (has_interval or confirmed) else ""
+    yield _render_verdict(comparisons[0], names, console, summary, scope, is_favoured=is_favoured)
     if not confirmed:
         yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)
     for name, side in (("First", named_comparison.first), ("Second", named_comparison.second)):
@@ -171,6 +171,8 @@ def _render_verdict(
 ) -> RenderableType:
     """Return a verdict, after the `scope` that it is about; equal names become "First" and "Second"."""
     verdict = describe_verdict(comparison, *distinguish_names(names), is_favoured=is_favoured)
+    if scope.startswith("On ") and comparison.verdict in ("equal", "inconclusive"):  # else it begins with a name
+        verdict = verdict[0].lower() + verdict[1:]
     return make_sentence_text(scope + verdict, console, summary, "bold")
 
 

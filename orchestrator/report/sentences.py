@@ -71,7 +71,9 @@ def make_short_answer(summary: Summary) -> str:
         return "No configuration is ahead."
 
     score = format_number(ranked[0].score, summary.infinity_text)
+    better = "lower" if summary.objective.direction == "minimize" else "higher"
     answer = f"{label} is first{'' if summary.has_ended else ' so far'}, with {summary.judged_name} {score}"
+    answer += f" ({better} is better)"
     if (test := ranked[0].test_quartiles) is not None and not math.isnan(test.median):
         at_test = format_lengths(ranked[0].groups.test, "test ")
         answer += f", and {format_number(test.median, summary.infinity_text)} at the {at_test}"

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+import math
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -215,11 +216,13 @@ def _render_commands(summary: Summary) -> str:
         commands["two configurations"] = f"{format_command('compare', summary.folder)} {numbers[0]} {numbers[1]}"
     if more_seeds := make_extend_command(summary):
         commands["more seeds"] = more_seeds
-        top = min(3, sum(row.rank is not None for row in summary.rows))
-        if top:
+        scores = [row.score for row in summary.rows if row.rank is not None and row.score is not None]
+        if top := min(3, sum(map(math.isfinite, scores))):
             first = f"the first {top}" if top > 1 else "the first"
             confirm = f"{format_command('confirm', summary.folder)} --top {top} --seeds {ENOUGH_SEEDS}"
             commands[f"{first} again, on fresh seeds"] = confirm
+    if retry := advise_retry(summary.state):
+        commands["crashed seeds again"] = retry.partition(" (")[0]
     commands |= {
         "figures for a paper": f"{format_command('export', summary.folder)} --figures pdf",
         "to MLflow": format_command("publish", summary.folder),
