@@ -68,7 +68,7 @@ def test_commands_in_messages_can_be_pasted_whatever_the_folder_is_called(length
         (ran.stdout, {"status", "resume"}),
         (again.stderr, {"resume"}),
         (lengthwise("status", folder).stdout, {"status", "resume"}),
-        (page.partition("</details>")[0], {"run", "report", "extend", "export", "publish"}),
+        (page.partition("</details>")[0], {"run", "report", "extend", "resume", "export", "publish"}),
         (lengthwise("ui", "--storage", folder).stderr, {"ui"}),
     ):
         typed = re.findall(r"lengthwise (\w+ .*?)(?=;|\?|$)", text, re.MULTILINE)
