@@ -1,6 +1,6 @@
 """A command whose help shows flags without a type, and which gives advice if its DIR or FILE is missing.
 
-The command gives the advice before it runs, so its code has no frame between `main` and the functions of the commands.
+The advice is given while the words are parsed, so only typer's frames stand between `command` and a command's function.
 """
 
 from typing import Any

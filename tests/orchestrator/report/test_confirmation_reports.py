@@ -139,12 +139,13 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
     assert pair["labels"] == [best, second] and clear[gain].lower() in pair["sentence"]
     assert make_page_data(child, read_curves(child.state))["confirmed_pairs"] == []
 
-    # A comparison of the two in the search does not keep the answer of the fresh seeds back.
+    # A comparison of the two in the search begins with the answer of the fresh seeds; it advises no other seeds.
     screen = io.StringIO()
     assert not [
         *compare_and_show(state.folder, [label[1:] for label in (best, second)], Console(file=screen, width=300))
     ]
-    assert clear[gain].lower() in screen.getvalue().lower()
+    on_fresh, on_chosen, third, *_ = screen.getvalue().splitlines()
+    assert on_fresh == pair["sentence"] and f"chose {best}" in on_chosen and "extend" not in third
 
 
 def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searched, synthetic_sweep, tmp_path):

@@ -90,7 +90,7 @@ function drawTable() {
   makeOneStop("rows", [...tbody.rows], row => row.dataset.c);
   const metric = page.metrics[state.metric].name, isOtherAverage = page.averages[state.average] !== page.judged.average;
   const shown = isOtherAverage ? `${metric} (${page.averages[state.average]})` : metricName(); // also "(raw)"
-  const step = state.evaluation ? `, not step ${d3.format(",")(page.steps[state.evaluation - 1])} of the curves` : "";
+  const step = state.evaluation ? `; the curves are those of step ${d3.format(",")(page.steps[state.evaluation - 1])}` : "";
   const kept = describeFilters(), others = (metricName() === judgedName ? "" : `, not ${shown} of the curves`) + step;
   table.replaceChildren(make("caption", `${judgedName}, the metric of the objective${others}${kept && `; ${kept}`}`), thead, tbody);
 
