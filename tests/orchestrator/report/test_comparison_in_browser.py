@@ -19,14 +19,43 @@ from tests.orchestrator.report.conftest import ROWS
 pytestmark = needs_browser
 
 
-def test_the_dashes_of_b_lie_over_the_line_of_a_with_gaps_that_show_it(page):
+def test_the_thin_dashes_of_b_lie_on_the_wide_line_of_a(page):
     medians = "[...document.querySelectorAll('#curves .median')]"
-    first, second = page.read(f"{medians}.map(e => e.getAttribute('stroke-dasharray'))")
-    assert page.read(f"{medians}.map(e => e.dataset.of)") == ["0", "1"] and first is None
-    width = float(page.read(f"parseFloat(getComputedStyle({medians}[1]).strokeWidth)"))
-    assert float(second.split()[1]) > width + 2  # its dashes have round ends
-    lines = page.read("[...document.querySelectorAll('#curves :is(.band, .seed, .median)')].map(e => e.classList[0])")
-    assert lines[-2:] == ["median", "median"]  # no seed of B fills the gaps
+    assert page.read(f"{medians}.map(e => e.dataset.of)") == ["0", "1"]
+    first, second = page.read(f"{medians}.map(e => parseFloat(getComputedStyle(e).strokeWidth))")
+    assert first >= second + 3  # A is seen on both sides of B
+    dashes = page.read(f"{medians}.map(e => e.getAttribute('stroke-dasharray'))")
+    assert dashes[0] is None and min(map(float, dashes[1].split())) > second
+
+    # White below both keeps them apart from other lines, and hides neither bands nor seeds.
+    lines = page.read(
+        "[...document.querySelectorAll('#curves :is(.halo, .band, .seed, .median)')].map(e => e.classList[0])"
+    )
+    assert lines[:2] == ["halo"] * 2 and lines[-2:] == ["median"] * 2
+    halos = page.read(
+        "[...document.querySelectorAll('#curves .halo')].map(e => parseFloat(getComputedStyle(e).strokeWidth))"
+    )
+    assert halos[0] > first and halos[1] > second
+    rays = page.read(
+        "['0', '1'].map(c => parseFloat(getComputedStyle(document.querySelector(`.ray[data-c='${c}']`)).strokeWidth))"
+    )
+    assert rays[0] > rays[1] + 2
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_squares_of_a_and_circles_of_b_stand_at_different_lengths_and_in_the_legend(page, width):
+    page.resize(width, 900)
+    page.reload()
+    look = "e => [e.dataset.of, e.transform.baseVal[0].matrix.e, e.getAttribute('d').toUpperCase().includes('A')]"
+    markers = page.read(f"[...document.querySelectorAll('#curves .marker')].map({look})")
+    places = {side: [x for of, x, _ in markers if of == side] for side in ("0", "1")}
+    assert {(of, is_circle) for of, _, is_circle in markers} == {("0", False), ("1", True)}
+    assert min(abs(x - other) for x in places["0"] for other in places["1"]) > 10
+    labels = page.read(ROWS)
+    samples = (
+        "[...document.querySelectorAll('#legend .sample')].map(e => [e.textContent, e.querySelectorAll('path').length])"
+    )
+    assert page.read(samples) == [[f"A {labels[0]}", 2], [f"B {labels[1]}", 2]]
 
 
 def test_a_and_b_differ_in_lightness_and_from_white(page):

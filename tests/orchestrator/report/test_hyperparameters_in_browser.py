@@ -75,7 +75,8 @@ def test_dragging_along_an_axis_keeps_its_configurations_alone(page):
         text = page.read(f"document.querySelector('{selector}').textContent")
         count, low, high = re.search(r"(\d+) of 16 configurations, dropout (\S+) to ([\d.]+\d)", text).groups()
         assert int(count) == len(kept) and float(low) < float(high) < 0.3
-    named = "[...document.querySelector('#legend').textContent.matchAll(/[AB](?= #)/g)].map(match => match[0])"
+    texts = "[...document.querySelectorAll('#legend > :not(.sample)')].map(e => e.textContent).join()"
+    named = f"[...{texts}.matchAll(/[AB](?= #)/g)].map(match => match[0])"
     marked = page.read("[...document.querySelectorAll('#table .mark')].map(e => e.textContent).filter(Boolean)")
     assert sorted(page.read(named) + marked) == ["A", "B"] and page.read(named)  # those outside the range
     page.click("#clear")

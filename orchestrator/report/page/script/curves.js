@@ -147,34 +147,52 @@ function drawCurves() {
   drawFocus();
 }
 
+// The squares of A and the circles of B along their lines stand at different lengths, so that none hides another.
+const DASHES = "9 6", MARKER_RADIUS = 4.2, MARKER_DISTANCE = 80; // in pixels
+function markedIndices(c, x, lengths) {
+  if (!markOf(c) || lengths.length < 2) return [];
+  const step = Math.max(2, Math.round(MARKER_DISTANCE * (lengths.length - 1) / (x(lengths.at(-1)) - x(lengths[0]))));
+  return d3.range(markOf(c) === "A" ? 0 : step >> 1, lengths.length, step);
+}
+
+// A piece of the line of A or B, for the legend.
+function makeSample(c) {
+  const sideClass = {A: "first", B: "second"}[markOf(c)], svg = d3.create("svg").attr("width", 40).attr("height", 12).attr("aria-hidden", "true");
+  svg.append("path").attr("class", `median ${sideClass}`).attr("stroke", color(c)).attr("d", "M1,6H39")
+    .attr("stroke-dasharray", sideClass === "second" ? DASHES : null);
+  svg.append("path").attr("class", "marker").style("--tint", color(c)).attr("transform", "translate(20,6)").attr("d", makeMark(c, MARKER_RADIUS));
+  return svg.node();
+}
+
 // A, B and the configuration that is pointed at: quartiles, seeds, thick median and label.
 function drawFocus() {
   const {focus, x, y, lengths, path, right, width, top, bottom, height} = plot, indices = d3.range(lengths.length);
   focus.selectAll("*").remove();
   const inside = focus.append("g").attr("clip-path", "url(#inside)"), labels = [];
-  const spreads = inside.append("g"), medians = inside.append("g"); // no band or seed hides a median
-  for (const c of new Set([state.first, state.second, pointed].filter(c => c !== null))) { // A shows in the gaps of B's dashes
+  const [halos, spreads, medians, markers] = d3.range(4).map(() => inside.append("g")); // no band or seed hides a median
+  for (const c of new Set([state.first, state.second, pointed].filter(c => c !== null))) { // the wide line of A shows on both sides of B
     const [low, median, high] = quartileCurves(state.metric, state.average, state.evaluation, c);
-    const tint = markOf(c) ? color(c) : "#1c2127";
+    const tint = markOf(c) ? color(c) : "#1c2127", line = path(median), sideClass = {A: " first", B: " second"}[markOf(c)] ?? "";
     const area = d3.area().defined(index => isDrawable(low[index]) && isDrawable(high[index]))
       .x(index => x(lengths[index])).y0(index => y(low[index])).y1(index => y(high[index]));
     spreads.append("path").attr("class", "band").attr("fill", tint).attr("d", area(indices));
     if (state.evaluation === 0) // seeds are stored for the judged evaluation alone
       configurations[c].seeds.forEach((_, s) => spreads.append("path").attr("class", "seed").attr("data-of", c)
         .attr("stroke", tint).attr("d", path(seedCurve(state.metric, state.average, c, s))));
-    medians.append("path").attr("class", `median${c === state.first ? " first" : ""}`).attr("data-of", c).attr("stroke", tint)
-      .attr("stroke-dasharray", c === state.second && lengths.length > 1 ? "7 8" : null).attr("d", path(median)); // a dot has no dashes
-    const last = findEnd(median);
-    if (isHollow(c) && last !== undefined)
-      medians.append("path").attr("class", "end focus").style("--tint", tint)
-        .attr("transform", `translate(${x(lengths[last])},${y(median[last])})`).attr("d", makeMark(c, 4.5));
+    if (markOf(c)) halos.append("path").attr("class", `halo${sideClass}`).attr("d", line);
+    medians.append("path").attr("class", `median${sideClass}`).attr("data-of", c).attr("stroke", tint)
+      .attr("stroke-dasharray", c === state.second && lengths.length > 1 ? DASHES : null).attr("d", line); // a dot has no dashes
+    const last = findEnd(median), markAt = (index, className, radius) => markers.append("path").attr("class", className).attr("data-of", c)
+      .style("--tint", tint).attr("transform", `translate(${x(lengths[index])},${y(median[index])})`).attr("d", makeMark(c, radius));
+    for (const index of markedIndices(c, x, lengths)) if (isDrawable(median[index])) markAt(index, "marker", MARKER_RADIUS);
+    if (isHollow(c) && last !== undefined) markAt(last, "end focus", 4.5);
     const worstEdge = page.metrics[state.metric].direction === "maximize" ? height - bottom : top; // of infinite medians
     // Without a median, the label stands at the ends of the seeds that did not fail, if they are drawn.
     const seedEnds = state.evaluation ? [] : configurations[c].seeds.map((_, s) => seedCurve(state.metric, state.average, c, s))
       .map(values => values[findEnd(values)]).filter(value => value !== undefined);
     const end = last !== undefined ? y(median[last]) : seedEnds.length ? y(d3.median(seedEnds)) : worstEdge;
     if (last !== undefined || median.some(value => Math.abs(value) === Infinity))
-      labels.push({c, tint, isInfinite: last === undefined, y: Math.max(top + 4, Math.min(height - bottom, end))});
+      labels.push({c, isInfinite: last === undefined, y: Math.max(top + 4, Math.min(height - bottom, end))});
   }
 
   const sign = document.querySelector("#legend .sign"); // explained while it is drawn; its room stays, so that no line moves
@@ -182,7 +200,7 @@ function drawFocus() {
   moveApart(labels, height - bottom);
   for (const label of labels)
     focus.append("text").attr("class", "name").attr("x", width - right + 6).attr("y", label.y + 4)
-      .style("fill", label.tint).text(labelWithMark(label.c) + (label.isInfinite ? " \u00d7" : "") + (configurations[label.c].failed && width >= 700 ? `, ${configurations[label.c].failed} failed` : ""));
+      .style("fill", inkOf(label.c)).text(labelWithMark(label.c) + (label.isInfinite ? " \u00d7" : "") + (configurations[label.c].failed && width >= 700 ? `, ${configurations[label.c].failed} failed` : ""));
 
   // The value under the pointer, on the side that has more room.
   if (pointed === null || pointedLength === null) return;
@@ -223,8 +241,12 @@ function drawLegend(groups) {
   const colors = [0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",");
   if (ranked.length)
     entries.push(entry(`linear-gradient(90deg,${colors})`, "first to last by the selection lengths", {class: "ramp"}));
-  if (state.first !== null && !state.evaluation)
-    entries.push(make("span", "A solid, B dashed; band: quartiles; thin: seeds"));
+  for (const c of [state.first, state.second].filter(c => c !== null)) {
+    const sample = make("span", undefined, {class: "sample"});
+    sample.append(makeSample(c), labelWithMark(c));
+    entries.push(sample);
+  }
+  if (state.first !== null && !state.evaluation) entries.push(make("span", "band: quartiles; thin: seeds"));
   const outside = [state.first, state.second].filter(c => c !== null && !isIn(c)).map(labelWithMark);
   if (outside.length) entries.push(make("span", `${outside.join(" and ")} outside the range, drawn for the comparison`));
   const notPositive = describeNotPositive();

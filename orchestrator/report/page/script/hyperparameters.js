@@ -100,7 +100,7 @@ function nameRays() {
   const labels = [...named].filter(endOfRay).map(c => ({c, x: endOfRay(c)[0], y: endOfRay(c)[1]}));
   moveApart(labels, svg.attr("height") - 6);
   svg.selectAll(".ray-name").data(labels).join("text").attr("class", ({c}) => `value ray-name${c === pointed ? " beside" : ""}`)
-    .attr("x", ({x}) => x + 9).attr("y", ({y}) => y + 4).style("fill", ({c}) => markOf(c) ? color(c) : null)
+    .attr("x", ({x}) => x + 9).attr("y", ({y}) => y + 4).style("fill", ({c}) => inkOf(c))
     .text(({c}) => labelWithMark(c) + (c === pointed ? `: ${formatOutcome(c, name)}` : ""));
 }
 

@@ -124,6 +124,7 @@ const labelWithMark = c => (markOf(c) ? `${markOf(c)} ` : "") + configurations[c
 // Colors by rank, and scales.
 const ramp = d3.scaleSequential(d3.interpolateCividis).domain([-0.06 * ranked.length, 1.3 * Math.max(1, ranked.length)]);
 const color = c => ({A: FIRST, B: SECOND})[markOf(c)] ?? (configurations[c].rank ? ramp(c) : OPEN);
+const inkOf = c => ({A: "var(--first)", B: "var(--second)"})[markOf(c)] ?? null; // of text, which needs more contrast than a line
 // A is a square and B a circle, as in the table, so that they are told apart without colors; all others are circles.
 const makeMark = (c, radius) => d3.symbol(markOf(c) === "A" ? d3.symbolSquare : d3.symbolCircle, Math.PI * radius ** 2)();
 const spansDecades = values => page.metrics[0].direction !== "maximize" && d3.min(values) > 0 && d3.max(values) / d3.min(values) > 30;
