@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.seed_comparison_table import describe_verdict
@@ -58,18 +59,51 @@ def test_squares_of_a_and_circles_of_b_stand_at_different_lengths_and_in_the_leg
     assert page.read(samples) == [[f"A {labels[0]}", 2], [f"B {labels[1]}", 2]]
 
 
-def test_a_and_b_differ_in_lightness_and_from_white(page):
-    mark = "getComputedStyle(document.querySelector('#table .mark.{}')).backgroundColor"
-    line = "getComputedStyle(document.querySelector('#curves .median[data-of=\"{}\"]')).stroke"
-    colors = [page.read(mark.format(side)) for side in ("first", "second")]
-    assert colors == [page.read(line.format(c)) for c in (0, 1)]
-    luminances = []
-    for color in colors:  # as WCAG defines it
-        parts = [int(part) / 255 for part in re.findall(r"\d+", color)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        luminances.append(float(np.dot(linear, [0.2126, 0.7152, 0.0722])))
-    first, second = (luminance + 0.05 for luminance in luminances)
-    assert 1.05 / first > 4.5 and 1.05 / second > 4.5 and first / second > 1.7
+def luminance(color):
+    """The relative luminance of a CSS color, plus 0.05: quotients of it are contrasts as WCAG defines them."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", color)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722])) + 0.05
+
+
+def test_a_and_b_contrast_with_each_other_and_with_white(page):
+    def read_colors(selectors, key):
+        return [luminance(page.read(f"getComputedStyle(document.querySelector('{name}')).{key}")) for name in selectors]
+
+    lines = read_colors([f'#curves .median[data-of="{c}"]' for c in (0, 1)], "stroke")
+    points = read_colors([f'#points .dot[data-c="{c}"]' for c in (0, 1)], "fill")
+    assert lines == points and 1.05 / max(lines) > 3 and max(lines) / min(lines) > 3  # what WCAG asks of graphics
+    marks = read_colors(["#table .mark.first", "#table .mark.second"], "backgroundColor")
+    names = read_colors(["#curves .name:first-of-type", "#curves .name:last-of-type"], "fill")
+    assert sorted(marks) == sorted(names) and 1.05 / max(marks) > 4.5  # of text
+
+
+@pytest.mark.parametrize("media", ["screen", "print"])
+def test_a_and_b_are_seen_in_greyscale_where_one_lies_on_the_other(media, tab, tmp_path, synthetic_sweep):
+    values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(4)]
+    state = synthetic_sweep(tmp_path / "near", values, 4, lambda n, *_: 0.5 + (1e-4 * n if n < 2 else 0.1 * n))
+    tab.open(write_report(state.folder)[0].as_uri())
+    tab.call("Emulation.setEmulatedMedia", media=media)
+    if media == "print":
+        tab.read("dispatchEvent(new Event('beforeprint'))")
+    tab.screenshot(tmp_path / "page.png")
+    box = "(b => [b.left + scrollX, b.top + scrollY, b.width, b.height])"
+    median = "document.querySelector('#curves .median').getBoundingClientRect()"
+    left, top, width, height = map(round, tab.read(f"{box}({median})"))
+    tab.call("Emulation.setEmulatedMedia", media="")
+    with Image.open(tmp_path / "page.png") as image:
+        grey = np.asarray(image.convert("L").crop((left + 10, top - 6, left + width - 10, top + height + 6)), dtype=int)
+
+    # In each column of pixels is the line of A; where B has a dash, A is an edge above and below it.
+    dark, medium = grey < 100, (grey > 115) & (grey < 190)
+    is_dash = dark.any(axis=0)
+    assert 0.2 < is_dash.mean() < 0.8 and (medium[:, ~is_dash].sum(axis=0) >= 4).mean() > 0.8
+    edges = [
+        medium[: rows[0], column].any() and medium[rows[-1] :, column].any()
+        for column in np.flatnonzero(is_dash)
+        for rows in [np.flatnonzero(dark[:, column])]
+    ]
+    assert np.mean(edges) > 0.6  # in other columns there is a circle of B
 
 
 def test_medians_at_a_single_length_are_a_square_and_a_dot(written, tab, tmp_path):

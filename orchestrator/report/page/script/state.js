@@ -6,7 +6,7 @@ const page = JSON.parse(document.getElementById("data").textContent,
   (key, value) => key === "ends" ? value.map(end => INFINITE[end] ?? end) : value);
 const configurations = page.configurations, C = configurations.length, S = page.seeds;
 const GROUPS = ["test", "selection", "trained"];
-const FIRST = "#c2410c", SECOND = "#00514b", OPEN = "#8a94a0"; // differ also in lightness: for the color-blind, and in greyscale
+const FIRST = "#e8702a", SECOND = "#004d47", OPEN = "#8a94a0"; // differ also in lightness: for the color-blind, and in greyscale
 
 const $ = id => document.getElementById(id);
 const UNBROKEN = /(\[[^[\]]{0,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %))/; // as in render.py
