@@ -24,6 +24,8 @@ class TrainerError(Exception):
 class Problem:
     """A fault of a configuration: its dotted key, the given value, the allowed values and the nearest valid name.
 
+    It has no line of a file; `search_spaces.FileProblem` is a problem at one.
+
     missing_class: the kind and the name of a class that is not registered; None for other faults.
     """
 
@@ -106,3 +108,9 @@ def find_nearest(name: Any, allowed: Iterable[str]) -> str | None:
         return full_name
 
     return next(iter(difflib.get_close_matches(str(name), allowed, n=1, cutoff=0.6)), None)
+
+
+def suggest_nearest(name: Any, allowed: Iterable[str]) -> str:
+    """Return the end of a message on an unknown name, such as "; did you mean learning_rate?"; "" if none is close."""
+    nearest = find_nearest(name, allowed)
+    return f"; did you mean {nearest}?" if nearest else ""

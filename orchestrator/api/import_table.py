@@ -15,7 +15,7 @@ from orchestrator.api.sweep import Sweep
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import find_default_storage, find_storage
 from orchestrator.text.consoles import make_console
-from trainers.errors import find_nearest
+from trainers.errors import suggest_nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,9 +33,7 @@ def _refuse_unknown_options(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def call(*arguments: P.args, **given: P.kwargs) -> R:
         for option in (option for option in given if option not in options):
-            nearest = find_nearest(option, options)
-            hint = f"; did you mean {nearest}?" if nearest else ""
-            raise UserError(f"{function.__name__}: {option}: no such option{hint}")
+            raise UserError(f"{function.__name__}: {option}: no such option{suggest_nearest(option, options)}")
         return function(*arguments, **given)
 
     return call

@@ -18,7 +18,7 @@ import pandas as pd
 
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import DamagedCurves, LengthwiseError, refuse_unwritable
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from search_spaces.grammar.claims import Claim, ClaimsFile

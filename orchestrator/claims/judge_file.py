@@ -14,7 +14,7 @@ from orchestrator.claims.repeated_tests import group_tests
 from orchestrator.claims.verdicts import count_verdicts, judge, read_sweeps
 from orchestrator.code.packages import make_module_command
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.targets import check_ending
 from orchestrator.text.wording import format_count

@@ -25,7 +25,7 @@ from orchestrator.claims.repeated_tests import find_judged_test, find_poolable_t
 from orchestrator.claims.seed_tests import Answer
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.exact_tests import correct_by_holm
 from orchestrator.text.wording import compact_value, format_count

@@ -126,33 +126,40 @@ def shade_groups(axes: Axes, groups: LengthGroups, *, labels: bool) -> None:
     Groups at the same position share a label, "trained, selection".
     """
     # Shade every run of lengths; the longest run of a group has its name.
-    names = dict[tuple[int, int], list[str]]()
+    names_by_run = dict[tuple[int, int], list[str]]()
     for name, lengths in (("trained", groups.trained), ("selection", groups.selection), ("test", groups.test)):
         runs = find_consecutive_runs(lengths, groups.evaluated)
         for first, last in runs if name in GROUP_STYLES else ():
             axes.axvspan(first - 0.5, last + 0.5, zorder=0, **GROUP_STYLES[name])
         if runs:
-            names.setdefault(max(runs, key=lambda run: run[1] - run[0]), []).append(name)
+            names_by_run.setdefault(max(runs, key=lambda run: run[1] - run[0]), []).append(name)
 
-    # Write the names above the axes, smaller if they would run together. Names that still would run together meet at
-    # their common border instead.
     if labels:
-        figure = axes.get_figure(root=True)
-        assert figure is not None, "axes without a figure cannot be drawn on"
-        texts = {run: ", ".join(group_names) for run, group_names in sorted(names.items())}
-        inches = AXES_SHARE * figure.get_figwidth() / (groups.evaluated[-1] - groups.evaluated[0] + 1)
-        anchors = {run: ((run[0] + run[1]) / 2, "center") for run in texts}
-        pairs = list(itertools.pairwise(texts))
-        size = FONT_SIZES[any(not _has_room(inches, texts, *pair, FONT_SIZES[0]) for pair in pairs)]
-        for left, right in pairs:
-            if not _has_room(inches, texts, left, right, size):
-                gap = CHARACTER_INCHES / 2 / inches
-                if anchors[left][1] == "center":  # else it already begins at its other border
-                    anchors[left] = (left[1] + 0.5 - gap, "right")
-                anchors[right] = (right[0] - 0.5 + gap, "left")
-        for run, text in texts.items():
-            x, side = anchors[run]
-            axes.text(x, 1.01, text, transform=axes.get_xaxis_transform(), ha=side, fontsize=size, color="#555555")
+        texts = {run: ", ".join(names) for run, names in sorted(names_by_run.items())}
+        _write_labels(axes, texts, groups.evaluated[-1] - groups.evaluated[0] + 1)
+
+
+def _write_labels(axes: Axes, texts: Mapping[tuple[int, int], str], length_count: int) -> None:
+    """Write a text above each run of lengths, (first, last), on axes that show `length_count` lengths."""
+    # All texts are smaller if two of them would run together.
+    figure = axes.get_figure(root=True)
+    assert figure is not None, "axes without a figure cannot be drawn on"
+    inches = AXES_SHARE * figure.get_figwidth() / length_count
+    neighbors = list(itertools.pairwise(texts))
+    size = FONT_SIZES[any(not _has_room(inches, texts, *pair, FONT_SIZES[0]) for pair in neighbors)]
+
+    # Texts stand in the middle of their run; two that would still run together meet at their common border.
+    anchors = {run: ((run[0] + run[1]) / 2, "center") for run in texts}
+    for left, right in neighbors:
+        if not _has_room(inches, texts, left, right, size):
+            gap = CHARACTER_INCHES / 2 / inches
+            if anchors[left][1] == "center":  # else it already begins at its other border
+                anchors[left] = (left[1] + 0.5 - gap, "right")
+            anchors[right] = (right[0] - 0.5 + gap, "left")
+
+    for run, text in texts.items():
+        x, side = anchors[run]
+        axes.text(x, 1.01, text, transform=axes.get_xaxis_transform(), ha=side, fontsize=size, color="#555555")
 
 
 def _has_room(

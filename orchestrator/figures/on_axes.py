@@ -14,7 +14,7 @@ from orchestrator.figures.drawing import escape_for_figure
 from orchestrator.figures.effects import draw_effect
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_command, format_count, format_label, format_metric, format_values
-from trainers.errors import find_nearest
+from trainers.errors import suggest_nearest
 
 Labels = Mapping[str, str]
 MAX_COLORED = 8  # with at most this many configurations, color all
@@ -96,6 +96,5 @@ def choose_name(kind: str, name: str, allowed: Sequence[str] | Mapping[str, obje
     """Return `name` if it is allowed, else raise UserError with the allowed names and the nearest of them."""
     if name in allowed:
         return name
-    hint = find_nearest(name, allowed)
-    suggestion = f"; did you mean {hint}?" if hint else ""
-    raise UserError(f"no {kind} {name!r}; allowed: {', '.join(allowed) or 'none'}{suggestion}")
+    hint = suggest_nearest(name, allowed)
+    raise UserError(f"no {kind} {name!r}; allowed: {', '.join(allowed) or 'none'}{hint}")

@@ -22,7 +22,7 @@ from orchestrator.text.wording import format_count
 from orchestrator.tracking.address import is_server
 from search_spaces.grammar.passwords import has_password
 from search_spaces.grammar.values import find_store_problem
-from trainers.errors import find_nearest
+from trainers.errors import suggest_nearest
 
 SOURCE_KINDS = ("mlflow", "wandb", "tune")
 PATTERN_GROUPS = ("length", "metric", "average", "seed", "step")
@@ -241,18 +241,16 @@ def _compile_pattern(naming: Naming) -> re.Pattern[str]:
     except re.error as error:
         raise UserError(f"--pattern {naming.pattern}: not a regular expression: {error}") from None
     if unknown_groups := [name for name in pattern.groupindex if name not in PATTERN_GROUPS]:
-        hint = find_nearest(unknown_groups[0], PATTERN_GROUPS)
         text = f"--pattern {naming.pattern}: unknown group {unknown_groups[0]}; allowed: {', '.join(PATTERN_GROUPS)}"
-        raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
+        raise UserError(text + suggest_nearest(unknown_groups[0], PATTERN_GROUPS))
     return pattern
 
 
 def _require_step(source: str, name: str, columns: Collection[Any]) -> None:
     """Raise UserError if the column with the training step is missing."""
     if name not in columns:
-        hint = find_nearest(name, map(str, columns))
         text = f"{source}: no column {name} with the training step; choose another by --step-column"
-        raise UserError(text + (f"; did you mean {hint}?" if hint else ""))
+        raise UserError(text + suggest_nearest(name, map(str, columns)))
 
 
 def _read_json(location: str, text: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from orchestrator.errors import UserError
 from search_spaces.grammar.values import LARGEST_SEED
-from trainers.errors import find_nearest
+from trainers.errors import suggest_nearest
 
 REQUIRED_COLUMNS = ("seed", "step", "metric", "value")
 VALUE_COLUMNS = (*REQUIRED_COLUMNS, "length", "average", "loss")
@@ -185,9 +185,8 @@ def _choose_settings(
     for name in (*REQUIRED_COLUMNS, *(columns or ())):
         if name not in column_names:
             missing = seed_column if name == "seed" else name
-            hint = find_nearest(name, column_names)
             text = f"{raw.source}: no column {missing}; its columns: {', '.join(map(str, raw.frame.columns))}"
-            text += f"; did you mean {hint}?" if hint else ""
+            text += suggest_nearest(name, column_names)
             option = {"seed": "--seed-column NAME", "step": "--step NUMBER for all rows"}.get(name)
             raise UserError(text + (f"; or give {option}" if option else ""))
 

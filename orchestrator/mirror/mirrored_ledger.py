@@ -23,9 +23,9 @@ from orchestrator.mirror.fetch import (
     read_newer_ledger,
 )
 from orchestrator.record.files.curves import CURVES_FOLDER
-from orchestrator.record.ledger.folders import STOP_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE, STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, Record
+from orchestrator.record.ledger.records import Record
 from orchestrator.storage import ObjectStore
 from orchestrator.text.wording import format_command
 

@@ -94,7 +94,9 @@ def _find_member_problems(
     """Return the problems of a built member: too much memory, an unmeasured objective, no initial weights."""
     oversized = trainer.find_oversized_parts(member)
     if oversized:  # nothing else is checked, because counting the lengths of such a task may take minutes
-        return [_make_problem(spec, problem.key, problem.message, allowed=problem.allowed) for problem in oversized]
+        return [
+            _make_file_problem(spec, problem.key, problem.message, allowed=problem.allowed) for problem in oversized
+        ]
     return [*_find_objective_problems(spec, trainer, member), *_find_initial_weight_problems(spec, member, values)]
 
 
@@ -121,11 +123,11 @@ def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigEr
         has_value = problem.given is not None or read_key(assign_values(spec, values), problem.key) is None
         given = problem.given if has_value else ABSENT
         details = {"given": given, "allowed": problem.allowed, "nearest": problem.nearest}
-        located.append(_make_problem(spec, problem.key, message, **details))
+        located.append(_make_file_problem(spec, problem.key, message, **details))
     return located
 
 
-def _make_problem(spec: SweepSpec, key: str, message: str, **details: Any) -> FileProblem:
+def _make_file_problem(spec: SweepSpec, key: str, message: str, **details: Any) -> FileProblem:
     """Return a problem of a key, at its line of the sweep file."""
     return FileProblem(spec.format_location(key), key, message, **details)
 
@@ -142,7 +144,7 @@ def find_unmeasured_parts(
         ("average", objective.average, tuple(averages), "weight average that is evaluated"),
     ]
     problems = [
-        _make_problem(
+        _make_file_problem(
             spec,
             f"objective.{key}",
             f"is not a {kind}",
@@ -163,7 +165,7 @@ def find_unmeasured_parts(
         message = f"{format_ranges(missing_lengths)} {verb} not among the lengths that are evaluated{context}"
         allowed = format_ranges(metric_lengths) if metric_lengths else "none"
         given = list(objective.lengths)
-        problems.append(_make_problem(spec, "objective.lengths", message, given=given, allowed=allowed))
+        problems.append(_make_file_problem(spec, "objective.lengths", message, given=given, allowed=allowed))
     return problems
 
 
@@ -176,7 +178,7 @@ def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) 
         cause = "is not set" if interval is None else f"is {interval}"
         message = f"there is only one evaluation, at step {steps}, because evaluation.every {cause}"
         allowed = f"last, or an evaluation.every below training.steps ({steps})"
-        problems.append(_make_problem(spec, "objective.evaluation", message, given="best", allowed=allowed))
+        problems.append(_make_file_problem(spec, "objective.evaluation", message, given="best", allowed=allowed))
     return problems
 
 
@@ -187,7 +189,7 @@ def _find_initial_weight_problems(spec: SweepSpec, member: Member, values: Mappi
     """
     problems = [] if spec.is_recorded else get_trainer(spec.sections).find_initial_weight_problems(member, spec.seeds)
     return [
-        _make_problem(spec, _find_drawn_item(spec, problem.key, values), problem.message, allowed=problem.allowed)
+        _make_file_problem(spec, _find_drawn_item(spec, problem.key, values), problem.message, allowed=problem.allowed)
         for problem in problems
     ]
 

@@ -16,7 +16,7 @@ from search_spaces.grammar.domains import DOMAINS
 from search_spaces.grammar.shipped import find_shipped_sweeps
 from trainers.config.initial_weights import InitialWeights
 from trainers.config.member import EvaluationConfig, TrainingConfig
-from trainers.errors import find_nearest
+from trainers.errors import suggest_nearest
 from trainers.optimization.criterion import Stop
 from trainers.settings import registry
 from trainers.settings.descriptions import Description, describe_class, describe_kind, format_yaml
@@ -49,9 +49,7 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
             line for name, path in find_shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))
         ]
     if kind is not None and kind not in (allowed := (*LISTED_KINDS, ALL, "sweeps", EXAMPLES)):
-        nearest = find_nearest(kind, allowed)
-        text = f"unknown kind {kind!r}; allowed: {', '.join(allowed)}"
-        raise UserError(text + (f"; did you mean {nearest}?" if nearest else ""))
+        raise UserError(f"unknown kind {kind!r}; allowed: {', '.join(allowed)}{suggest_nearest(kind, allowed)}")
     for module in imports:
         load_module(find_module(module, [Path.cwd()]))
 

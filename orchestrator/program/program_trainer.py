@@ -23,7 +23,7 @@ from orchestrator.program.member_run import make_search_path, run_member
 from orchestrator.program.needed_files import find_files
 from orchestrator.program.program_member import ProgramEvaluation, ProgramMember, ProgramSettings
 from search_spaces.grammar.sections import PROGRAM_SECTIONS, list_dotted_keys, read_key
-from trainers.errors import ConfigError, Problem, find_nearest
+from trainers.errors import ConfigError, Problem, find_nearest, suggest_nearest
 from trainers.settings.fields import Settings
 from trainers.tasks.metric_descriptions import RecordedMetric
 
@@ -215,8 +215,7 @@ def _find_function_problems(function: str) -> list[tuple[str, str]]:
     if callable(names.get(name)):
         return []
     functions = [other for other, value in names.items() if callable(value) and not other.startswith("_")]
-    hint = f"; did you mean {nearest}?" if (nearest := find_nearest(name, functions)) else ""
-    return [("program.function", f"{module} has no function {name}{hint}")]
+    return [("program.function", f"{module} has no function {name}{suggest_nearest(name, functions)}")]
 
 
 def _find_varied_keys(configs: list[Mapping[str, Any]]) -> list[str]:

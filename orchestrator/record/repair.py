@@ -16,9 +16,9 @@ from typing import Any
 from orchestrator.addresses import find_address
 from orchestrator.errors import DamagedLedger, LedgerError, refuse_unwritable
 from orchestrator.record.files.curves import make_damage_error
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.records import (
-    LEDGER_FILE,
     Record,
     decode_record,
     encode_record,

@@ -3,17 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import can_add_seeds
 from orchestrator.report.tables.seed_comparison_table import describe_failed_pairs, describe_verdict
-from orchestrator.results.comparing.seed_comparisons import (
-    FIRST_TWO,
-    LENGTH_GROUPS,
-    SeedComparison,
-    Side,
-    compare_sides,
-    make_question,
-)
+from orchestrator.results.comparing.seed_comparisons import FIRST_TWO, SeedComparison, Side, compare_at_first_group
 from orchestrator.results.selection_bias import is_biased
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_command, format_label
@@ -57,16 +49,7 @@ def _compare_lead(summary: Summary) -> SeedComparison | None:
     rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
     if not has_leader(rows):
         return None
-    first, second = (Side(summary, row) for row in rows[:2])
-    questions = (make_question(first, second, group) for group in LENGTH_GROUPS)
-    question = next((question for question in questions if question.lengths), None)
-    if question is None:
-        return None
-
-    try:
-        return compare_sides(first, second, question, FIRST_TWO)
-    except LengthwiseError:  # code that is missing or not trusted; the other answers do not need it
-        return None
+    return compare_at_first_group(Side(summary, rows[0]), Side(summary, rows[1]), FIRST_TWO)
 
 
 def has_leader(rows: Sequence[ConfigurationResult]) -> bool:

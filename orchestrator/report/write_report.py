@@ -14,8 +14,7 @@ from rich.text import Text
 
 from orchestrator.errors import UserError
 from orchestrator.record.files.curves import read_curves, write_curves
-from orchestrator.record.ledger.folders import REPORT_HTML, has_ledger, make_no_sweep_error
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE, REPORT_HTML, has_ledger, make_no_sweep_error
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import OUTDATED_FILES, REPORT_CSV, TABLES, make_csv_tables, write_csv
 from orchestrator.report.page.render import render_page
@@ -35,10 +34,8 @@ def present_report(folder: Path, console: Console, *, quiet: bool = False, show:
     `show` opens the page in a browser. Raises NotASweep, DamagedLedger and DamagedCurves.
     """
     # The files come first, so a broken pipe or console loses none of them.
-    state = SweepState.load(folder)
-    curves = read_curves(state)
-    write_curves(state, curves)
-    summary = summarize(state, curves)
+    summary, curves = _read_results(folder)
+    write_curves(summary.state, curves)
     write_report(folder, summary, curves)
 
     if not quiet:
@@ -59,6 +56,13 @@ def refuse_read_only(folder: Path) -> None:
         raise UserError(f"{folder}: cannot write the report: {error.strerror}; report a copy: {copy}") from error
 
 
+def _read_results(folder: Path) -> tuple[Summary, pd.DataFrame]:
+    """Return the summary and all curves of the sweep in `folder`; raises what reading its ledger and curves raises."""
+    state = SweepState.load(folder)
+    curves = read_curves(state)
+    return summarize(state, curves), curves
+
+
 def read_summary(folder: Path) -> Summary:
     """Return the summary of the sweep in `folder`; raises what reading its ledger and curves raises."""
     return summarize(SweepState.load(folder))
@@ -67,14 +71,11 @@ def read_summary(folder: Path) -> Summary:
 def write_report(folder: Path, summary: Summary | None = None, curves: pd.DataFrame | None = None) -> tuple[Path, Path]:
     """Write report.html and the CSV tables of a sweep, finished or not; return the paths of report.html and report.csv.
 
-    `summary` and `curves` are the summary and all curves of the sweep, if they are known. Deletes CSV tables of an
+    `summary` and `curves` are the summary and all curves of the sweep, if both are known. Deletes CSV tables of an
     earlier report that this report does not have.
     """
-    state = SweepState.load(folder) if summary is None or curves is None else None
-    if state is not None:
-        curves = read_curves(state) if curves is None else curves
-        summary = summary or summarize(state, curves)
-    assert summary is not None and curves is not None
+    if summary is None or curves is None:
+        summary, curves = _read_results(folder)
 
     # An old table that this report lacks would contradict it.
     tables = make_csv_tables(summary)
@@ -93,9 +94,7 @@ def list_report_files(folder: Path) -> list[Path]:
 
 def write_page(folder: Path) -> None:
     """Write only report.html from the current ledger; raises what reading ledger and curves raises."""
-    state = SweepState.load(folder)
-    curves = read_curves(state)
-    write_atomic(folder / REPORT_HTML, [render_page(summarize(state, curves), curves).encode()])
+    write_atomic(folder / REPORT_HTML, [render_page(*_read_results(folder)).encode()])
 
 
 def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_SECONDS) -> None:

@@ -12,8 +12,8 @@ from orchestrator.interface.measurements import Measurements, read_measurements
 from orchestrator.record.files.curve_tables import COLUMNS
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.files.searched_values import list_searched_keys
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.lock import describe_running_driver
-from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.repackings import describe_repackings

@@ -7,13 +7,7 @@ from typing import Any
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.state.lineage import CONFIRMS, collect_planned_seeds, find_confirmations, find_confirmed_sweeps
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.comparing.seed_comparisons import (
-    LENGTH_GROUPS,
-    SeedComparison,
-    Side,
-    compare_sides,
-    make_question,
-)
+from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side, compare_at_first_group
 from orchestrator.results.confirmation import Confirmation, ConfirmationRow, match_search, read_search_labels
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.pack_environments import find_differing_code, record_configurations
@@ -81,15 +75,7 @@ def _compare_first_two(summary: Summary) -> SeedComparison | None:
     sides = [Side(summary, row) for row in rows if row is not None and row.is_complete]
     if not summary.has_ended or len(sides) < 2:
         return None
-    first, second = sides
-    questions = (make_question(first, second, group) for group in LENGTH_GROUPS)
-    question = next((question for question in questions if question.lengths), None)
-    if question is None:
-        return None
-    try:
-        return compare_sides(first, second, question, "confirmation")
-    except LengthwiseError:  # code that is missing or not trusted; scores do not need it
-        return None
+    return compare_at_first_group(sides[0], sides[1], "confirmation")
 
 
 def _list_changed_code(summary: Summary, search: SweepState) -> tuple[str, ...]:

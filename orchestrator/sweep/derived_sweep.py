@@ -17,7 +17,7 @@ from orchestrator.plan.recorded_configurations import (
     set_recorded_defaults,
 )
 from orchestrator.record.files.recorded_modules import find_program
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import ConfigurationResult
 from orchestrator.session.session import Outcome

@@ -10,8 +10,7 @@ from orchestrator.code.user_code import PROGRAM, CodeSource, UserCodeError, find
 from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
 from orchestrator.plan.extension import Extension, find_extension
 from orchestrator.record.files.recorded_modules import find_program
-from orchestrator.record.ledger.folders import has_ledger
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE, has_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.text.redaction import redact_spec

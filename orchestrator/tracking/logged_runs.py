@@ -8,7 +8,7 @@ from orchestrator.errors import UserError
 from orchestrator.tracking.address import get_sqlite_path
 from orchestrator.tracking.store import iterate_pages, open_client
 from orchestrator.tracking.tracking_errors import raise_tracking_errors
-from trainers.errors import find_nearest
+from trainers.errors import suggest_nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,8 @@ def read_runs(uri: str, experiment: str, is_wanted: Callable[[str], bool]) -> It
         client = open_client(uri)
         experiment_ids = {item.name: item.experiment_id for item in iterate_pages(client.search_experiments)}
         if experiment not in experiment_ids:
-            nearest = find_nearest(experiment, experiment_ids)
             text = f"--experiment {experiment}: not in {uri}; allowed: {', '.join(experiment_ids) or 'none'}"
-            raise UserError(text + (f"; did you mean {nearest}?" if nearest else ""))
+            raise UserError(text + suggest_nearest(experiment, experiment_ids))
 
         # Histories cost a request each, so only those of wanted metrics are read.
         search = partial(client.search_runs, [experiment_ids[experiment]], order_by=["attributes.start_time ASC"])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import LengthwiseError
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.running.children.child import import_without_gc
 from orchestrator.text.redaction import mask_log_records
 from orchestrator.text.wording import format_command

@@ -20,7 +20,10 @@ from search_spaces.grammar.sections import ABSENT
 
 @dataclass(frozen=True)
 class FileProblem:
-    """A problem: its location, its key, a message, the given value, the allowed values, the nearest valid name.
+    """A problem at a line of a file: location, key, message, given value, allowed values, nearest valid name.
+
+    The checks of `trainers` know no file: they return a `trainers.errors.Problem`, which gets its line by
+    `Findings.add_problem`, or in `orchestrator.plan.configurations`.
 
     >>> print(FileProblem("a.yaml:3", "objective.reduce", "is not allowed", "men", "mean, max, last", "mean"))
     a.yaml:3: objective.reduce: is not allowed; given 'men'; allowed: mean, max, last; did you mean mean?

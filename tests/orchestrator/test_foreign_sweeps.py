@@ -20,10 +20,10 @@ from orchestrator.code.user_code import UserCodeError, find_module
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, UnexpectedEntry
 from orchestrator.figures import drawing
 from orchestrator.record.files.curves import read_curves
-from orchestrator.record.ledger.folders import IN_PLACE_FILES, SWEEP_FOLDERS, find_in_storage
+from orchestrator.record.ledger.folders import IN_PLACE_FILES, LEDGER_FILE, SWEEP_FOLDERS, find_in_storage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.record_kinds import RECORD_KINDS
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, decode_record, encode_record, read_records
+from orchestrator.record.ledger.records import Record, decode_record, encode_record, read_records
 from orchestrator.record.repair import repair_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import present_report

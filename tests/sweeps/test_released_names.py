@@ -17,7 +17,8 @@ from orchestrator.plan.recorded_configurations import map_config_ids
 from orchestrator.record.files.curve_tables import COLUMNS
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.files.weights import list_kept_weights, load
-from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
+from orchestrator.record.ledger.folders import LEDGER_FILE
+from orchestrator.record.ledger.records import read_first_record
 from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize

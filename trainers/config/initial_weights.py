@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from trainers.errors import CorpusError, Problem, WeightsError, find_nearest
+from trainers.errors import CorpusError, Problem, WeightsError, find_nearest, suggest_nearest
 from trainers.files.data_folders import find_data_folder
 from trainers.files.file_digest import compute_file_digest
 from trainers.settings.fields import Settings, setting
@@ -187,9 +187,8 @@ class InitialWeights(Settings):
             average = self.average or _RAW
             labels = list(dict.fromkeys(name.partition("/")[0] for name in shapes))
             if average not in labels:
-                nearest = find_nearest(average, labels)
-                message = f"{path}: has no average {average!r}; allowed: {', '.join(labels)}"
-                raise _NoAverageError(message + (f"; did you mean {nearest}?" if nearest else ""))
+                hint = suggest_nearest(average, labels)
+                raise _NoAverageError(f"{path}: has no average {average!r}; allowed: {', '.join(labels)}{hint}")
             names = {name.partition("/")[2]: name for name in shapes if name.partition("/")[0] == average}
         elif self.average is not None:
             raise _NoAverageError(f"{path}: has no averages, because lengthwise did not write it; allowed: null")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from trainers.errors import Problem, find_nearest
+from trainers.errors import Problem, suggest_nearest
 from trainers.settings.fields import Settings
 from trainers.tasks import supervised
 from trainers.tasks.task import Task
@@ -48,8 +48,7 @@ class EvaluatedBatch:
         """Return the values, (M, ...) each, that the model recorded under a name. Raises ValueError if it has none."""
         if name not in self.values:
             allowed = ", ".join(self.values) or "none"
-            nearest = find_nearest(name, self.values)
-            hint = f"; did you mean {nearest}?" if nearest else ""
+            hint = suggest_nearest(name, self.values)
             raise ValueError(f"the model records no value named {name!r}; allowed: {allowed}{hint}")
         return tuple(self.values[name])
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.errors import find_nearest
+from trainers.errors import suggest_nearest
 from trainers.files.checkpoint import Snapshot
 from trainers.files.stored_state import fit_state
 from trainers.packs.pack import Pack
@@ -177,8 +177,7 @@ def compute_averages(pack: Pack, state: TrainingState) -> dict[str, Tensor]:
 def compute_average(pack: Pack, label: str, averages: Averages, theta: Tensor) -> Tensor:
     """Return the weights (M, P) of a weight average. Raises ValueError for a label that the pack does not have."""
     if label not in pack.average_labels:
-        close = find_nearest(label, pack.average_labels)
-        hint = f"; did you mean {close!r}?" if close else ""
+        hint = suggest_nearest(label, pack.average_labels)
         raise ValueError(f"there is no weight average {label!r}; allowed: {', '.join(pack.average_labels)}{hint}")
 
     index = pack.average_labels.index(label)

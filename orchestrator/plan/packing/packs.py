@@ -3,8 +3,9 @@
 Members with the same structural key (`Member.structural_key`: every value that changes the program) can train as one
 program. `Packer` groups members by it, limits each pack to the members that fit (`resources.pack`, or memory by the
 trainer's `estimate_pack_cost`), and makes smaller packs where the workers then finish sooner
-(`pack_sizes.balance_sizes`). When workers come or go, or a pack runs out of memory, it repacks the members of packs
-that no worker has begun.
+(`pack_sizes.balance_sizes`). `pack_members` makes the packs of members that have none yet; `repack_waiting` replaces
+packs that no worker has begun, when workers come or go, or a pack runs out of memory. Both choose the sizes of packs by
+`_choose_sizes`, and split the members of a structure into packs by `_split_into_packs`.
 """
 
 import hashlib
@@ -79,10 +80,7 @@ class Packer:
         self._should_balance = spec.resources.pack == "auto"
 
     def pack_members(self, seeds_to_pack: Iterable[SeedsToPack]) -> list[PlannedPack]:
-        """Return packs of new members by structural key, the longest pack first.
-
-        With `resources.pack: auto`, a structure is split into more packs than needed if the workers then finish sooner.
-        """
+        """Return packs of members that have none yet, by structural key, the longest pack first."""
         # The cost of a pack depends on its structure alone, so an example of each is enough.
         groups: MembersByKey = {}
         member_by_structure: dict[str, Member] = {}
@@ -93,19 +91,12 @@ class Packer:
                 member_by_structure.setdefault(example.structural_key, example)
                 groups.setdefault(example.structural_key, []).extend(members)
 
-        # Fewer, larger packs compile less often; they are split further only if that saves time.
-        max_members = {key: self.find_max_members(member_by_structure[key]) for key in groups}
-        sizes = {
-            key: split_evenly(len(members), math.ceil(len(members) / max_members[key]))
-            for key, members in groups.items()
-        }
-        if self._should_balance:
-            sizes = self._balance(sizes, max_members, member_by_structure)
-
+        # Fewer, larger packs compile less often, so start with a single pack of each structure.
+        sizes = self._choose_sizes({key: [len(members)] for key, members in groups.items()}, member_by_structure)
         packs = [
-            PlannedPack.from_members(key, chunk, member_by_structure[key].steps)
+            pack
             for key, members in groups.items()
-            for chunk in split_members(members, sizes[key], max_members[key])
+            for pack in self._split_into_packs(members, sizes[key], member_by_structure[key])
         ]
         return self._sort_by_work(packs, member_by_structure)
 
@@ -118,8 +109,7 @@ class Packer:
     ) -> list[PlannedPack]:
         """Return the packs that replace `packs` for these workers, the longest first; empty if all stay as they are.
 
-        A structure is repacked if one of its packs has too many members, and with `resources.pack: auto` also if all
-        packs then finish sooner (`pack_sizes.MIN_GAIN`). `kept_packs` are the unchanged packs, each with the remaining
+        `kept_packs` are the unchanged packs, each with the remaining
         share of its steps; `configurations` has the configurations of all members by config_id. Later packs are made
         for these workers, too.
         """
@@ -140,20 +130,12 @@ class Packer:
             groups.setdefault(pack.structural_key, []).extend(pack.members)
             sizes.setdefault(pack.structural_key, []).append(len(pack.members))
 
-        # A structure with a pack of too many members must be repacked, others only if all packs then finish sooner.
-        max_members = {key: self.find_max_members(member_by_structure[key]) for key in groups}
-        new_sizes = {
-            key: pack_sizes
-            if max(pack_sizes) <= max_members[key]
-            else split_evenly(sum(pack_sizes), math.ceil(sum(pack_sizes) / max_members[key]))
-            for key, pack_sizes in sizes.items()
-        }
-        if self._should_balance:
-            running_work = [
-                share * self.estimate_work(member_by_structure[pack.structural_key], len(pack.members))
-                for pack, share in kept_packs
-            ]
-            new_sizes = self._balance(new_sizes, max_members, member_by_structure, running_work)
+        # Start with the present sizes; workers are busy with the remaining steps of the packs that are kept.
+        running_work = [
+            share * self.estimate_work(member_by_structure[pack.structural_key], len(pack.members))
+            for pack, share in kept_packs
+        ]
+        new_sizes = self._choose_sizes(sizes, member_by_structure, running_work)
         changed_keys = [key for key in sizes if sorted(new_sizes[key]) != sorted(sizes[key])]
         if not changed_keys:
             return []
@@ -162,11 +144,7 @@ class Packer:
         new_packs = [pack for pack in packs if pack.structural_key not in changed_keys]
         for key in changed_keys:
             members = sorted(groups[key], key=lambda member: (configurations[member[0]].number, member[1]))
-            steps = next(pack.steps for pack in packs if pack.structural_key == key)
-            new_packs += [
-                PlannedPack.from_members(key, chunk, steps)
-                for chunk in split_members(members, new_sizes[key], max_members[key])
-            ]
+            new_packs += self._split_into_packs(members, new_sizes[key], member_by_structure[key])
         return self._sort_by_work(new_packs, member_by_structure)
 
     def record_shortage(self, pack: PlannedPack) -> Shortage:
@@ -199,22 +177,39 @@ class Packer:
         cost = self._get_cost(member)
         return cost.per_pack + cost.per_member * count
 
-    def _balance(
-        self,
-        sizes: Sizes,
-        max_members: Mapping[str, int],
-        member_by_structure: Mapping[str, Member],
-        running_work: Sequence[float] = (),
+    def _choose_sizes(
+        self, sizes: Sizes, member_by_structure: Mapping[str, Member], running_work: Sequence[float] = ()
     ) -> Sizes:
-        """Return the sizes of packs by structural key, smaller where that saves time (`balance_sizes`)."""
-        workers = max(1, self._cluster.workers)
+        """Return the sizes of packs by structural key, beginning with `sizes`.
+
+        A structure with a pack of too many members is split evenly into packs that fit; with `resources.pack: auto`,
+        packs become smaller if all then finish sooner (`balance_sizes`). `running_work` is that of other packs.
+        """
+        max_members = {key: self.find_max_members(member_by_structure[key]) for key in sizes}
+        sizes = {
+            key: pack_sizes
+            if max(pack_sizes) <= max_members[key]
+            else split_evenly(sum(pack_sizes), math.ceil(sum(pack_sizes) / max_members[key]))
+            for key, pack_sizes in sizes.items()
+        }
+        if not self._should_balance:
+            return sizes
         return balance_sizes(
             sizes,
             max_members,
             lambda key, count: self.estimate_work(member_by_structure[key], count),
-            workers,
+            max(1, self._cluster.workers),
             running_work,
         )
+
+    def _split_into_packs(
+        self, members: Sequence[tuple[str, int]], sizes: Sequence[int], example: Member
+    ) -> list[PlannedPack]:
+        """Return packs of about these sizes from the members of a structure; `example` is one of them."""
+        return [
+            PlannedPack.from_members(example.structural_key, pack_members, example.steps)
+            for pack_members in split_members(members, sizes, self.find_max_members(example))
+        ]
 
     def _sort_by_work(
         self, packs: Iterable[PlannedPack], member_by_structure: Mapping[str, Member]

@@ -15,7 +15,7 @@ from orchestrator.record.state.labels import find_configuration
 from orchestrator.record.state.state import SweepState
 from orchestrator.storage import fetch_file
 from orchestrator.text.wording import format_label, format_ranges
-from trainers.errors import WeightsError, find_nearest
+from trainers.errors import WeightsError, suggest_nearest
 from trainers.evaluation.results import WeightsFile
 from trainers.evaluation.weights_file import Array, StoredWeights, make_member_prefix
 from trainers.files.atomic_file import get_final_name
@@ -66,9 +66,8 @@ def open_weights(state: SweepState, configuration: ConfigurationState, seed: int
         raise UserError(_explain_missing(state, configuration, seed))
     try:
         if average not in (labels := location.open("raw").averages):
-            hint = find_nearest(average, labels)
-            message = f"unknown average {average!r}; allowed: {', '.join(labels)}"
-            raise UserError(message + (f"; did you mean {hint}?" if hint else ""))
+            hint = suggest_nearest(average, labels)
+            raise UserError(f"unknown average {average!r}; allowed: {', '.join(labels)}{hint}")
         return location.open(average)
     except WeightsError as error:
         raise DamagedWeights(str(error)) from error

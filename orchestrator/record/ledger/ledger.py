@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.errors import LedgerError, SweepExists, TakenLedger, UserError, refuse_unwritable
-from orchestrator.record.ledger.folders import refuse_unexpected_files, refuse_unexpected_folders
+from orchestrator.record.ledger.folders import LEDGER_FILE, refuse_unexpected_files, refuse_unexpected_folders
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.record_kinds import RECORD_KINDS
 from orchestrator.record.ledger.records import (
-    LEDGER_FILE,
     SCHEMA,
     Record,
     decode_record,

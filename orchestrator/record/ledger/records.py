@@ -20,8 +20,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, OlderLedger
-from orchestrator.record.ledger.folders import LEDGER_FILE as LEDGER_FILE
-from orchestrator.record.ledger.folders import make_no_sweep_error, refuse_unexpected_files, refuse_unexpected_folders
+from orchestrator.record.ledger.folders import (
+    LEDGER_FILE,
+    make_no_sweep_error,
+    refuse_unexpected_files,
+    refuse_unexpected_folders,
+)
 from orchestrator.record.ledger.lock import MAX_TIME
 
 SCHEMA = 2  # 1: before 1.0.0

@@ -4,7 +4,7 @@ from orchestrator.errors import UserError
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_label
-from trainers.errors import find_nearest
+from trainers.errors import suggest_nearest
 
 MIN_PREFIX = 4  # characters of a config_id
 
@@ -35,12 +35,11 @@ def find_configuration(state: SweepState, name: str | int) -> ConfigurationState
         raise UserError(f"{state.folder}: {text} is the start of several config_ids: {candidates}")
 
     # No match: list what is allowed.
-    nearest = find_nearest(text, state.configurations)
     last_number = max(state.draws, default=-1)
     allowed = (
         f"allowed: {format_label(0)} to {format_label(last_number)}, a config_id, or at least its first "
         f"{MIN_PREFIX} characters"
     )
     allowed = allowed if last_number >= 0 else "there are none"
-    problem = f"{state.folder}: no configuration {text}; {allowed}"
-    raise UserError(problem + (f"; did you mean {nearest}?" if nearest else ""))
+    hint = suggest_nearest(text, state.configurations)
+    raise UserError(f"{state.folder}: no configuration {text}; {allowed}{hint}")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import DamagedLedger, LedgerError, UserError
-from orchestrator.record.ledger.folders import has_ledger
+from orchestrator.record.ledger.folders import LEDGER_FILE, has_ledger
 from orchestrator.record.ledger.record_kinds import find_record_problem
-from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
+from orchestrator.record.ledger.records import read_first_record
 from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command

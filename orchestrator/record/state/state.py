@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.errors import DamagedLedger
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.record_kinds import find_record_problem
-from orchestrator.record.ledger.records import INLINE_SCHEMA, LEDGER_FILE, SCHEMA, Record, encode_record, read_records
+from orchestrator.record.ledger.records import INLINE_SCHEMA, SCHEMA, Record, encode_record, read_records
 from orchestrator.record.state import race as races
 from orchestrator.record.state import repackings
 from orchestrator.record.state.entities import (

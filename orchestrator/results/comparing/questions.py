@@ -7,7 +7,7 @@ from orchestrator.errors import UserError
 from orchestrator.results.comparing.seed_comparisons import LENGTH_GROUPS, Question, Side, make_question
 from orchestrator.results.scoring.length_groups import parse_lengths
 from orchestrator.text.wording import format_ranges
-from trainers.errors import find_nearest
+from trainers.errors import suggest_nearest
 
 REQUESTED = "asked"  # recorded in tables
 Pair = tuple[Side, Side]
@@ -84,11 +84,10 @@ def _choose_common(
         raise UserError(
             f"--{kind}: not every configuration has {default}, the default; allowed: {', '.join(common_names)}"
         )
-    hint = find_nearest(name, common_names)
     lacking = dict.fromkeys(
         sweep for recorded, sweep in zip((first_names, *other_names), sweeps, strict=True) if name not in recorded
     )
     raise UserError(
         f"--{kind} {name}: not recorded in {' and '.join(lacking)}; recorded: {', '.join(common_names)}"
-        f"{f'; did you mean {hint}?' if hint else ''}"
+        f"{suggest_nearest(name, common_names)}"
     )

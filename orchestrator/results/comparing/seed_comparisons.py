@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from orchestrator.errors import LengthwiseError
 from orchestrator.record.files.recorded_modules import import_recorded
 from orchestrator.results.comparing.shared_streams import SharedStreams, compare_streams
 from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
@@ -196,6 +197,18 @@ def compare_sides(
         outcome=_compare_values(np.array(x), np.array(y), is_paired, question),
         family=family,
     )
+
+
+def compare_at_first_group(first: Side, second: Side, family: str) -> SeedComparison | None:
+    """Compare two configurations at the first of LENGTH_GROUPS that both measure; None if they cannot be compared."""
+    questions = (make_question(first, second, group) for group in LENGTH_GROUPS)
+    question = next((question for question in questions if question.lengths), None)
+    if question is None:
+        return None
+    try:
+        return compare_sides(first, second, question, family)
+    except LengthwiseError:  # code that is missing or not trusted; nothing else of a report needs it
+        return None
 
 
 def has_enough_pairs(common: int, first: int, second: int) -> bool:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from orchestrator.errors import LedgerError
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.results.scoring.evaluation_choice import choose_steps, number_members
 from orchestrator.statistics.failed_seeds import SeedStatistics, get_worst_value, score_seeds, summarize_seeds
 from orchestrator.statistics.quartiles import Floats, Quartiles, compute_quantile

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from orchestrator.mirror.fetch import fetch_sweep
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.lock import HEARTBEAT_SECONDS, describe_running_driver, read_owner
-from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.running.watching.meter import count_steps_done, make_progress_rows

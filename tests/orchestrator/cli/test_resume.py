@@ -6,7 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
-from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
+from orchestrator.record.ledger.folders import LEDGER_FILE
+from orchestrator.record.ledger.records import encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from tests.command_line import refused
 

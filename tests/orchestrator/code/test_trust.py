@@ -10,7 +10,7 @@ import pytest
 from orchestrator import open_sweep
 from orchestrator.code import trust
 from orchestrator.errors import UntrustedCode
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.running.ledgers import cut_ledger, ledger_kinds
 

@@ -13,7 +13,8 @@ import pytest
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.machine.exhaustion import find_out_of_space, raise_out_of_space
-from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.ledger.folders import LEDGER_FILE
+from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import write_report as report_module
 from tests.orchestrator.running.ledgers import curves, sets

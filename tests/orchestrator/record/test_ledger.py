@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedLedger, LedgerError, NewerLedger, NotASweep, OlderLedger, SweepExists, UserError
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.record_kinds import RECORD_KINDS
-from orchestrator.record.ledger.records import LEDGER_FILE, SCHEMA, Record, decode_record, encode_record, read_records
+from orchestrator.record.ledger.records import SCHEMA, Record, decode_record, encode_record, read_records
 from tests.orchestrator.record.ledgers import FIRST, same
 
 keys = st.text(max_size=6).filter("$float".__ne__)

@@ -12,8 +12,9 @@ import pytest
 
 from orchestrator.errors import LedgerError
 from orchestrator.record.ledger import ledger as ledger_module
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.ledger.records import read_records
 from tests.orchestrator.record.ledgers import FIRST, same
 
 APPENDER = """

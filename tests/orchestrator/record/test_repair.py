@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedCurves, DamagedLedger, LedgerError, NotASweep, SweepLocked
 from orchestrator.record.files.curves import read_curves
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
+from orchestrator.record.ledger.records import Record, encode_record, read_records
 from orchestrator.record.repair import repair_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command

@@ -167,6 +167,6 @@ def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(
     monkeypatch.setattr(confirmations_module, "find_confirmations", lambda state: read.append(state.name) or [])
     result = summarize(searched())
     assert read == []  # what nobody looks at is not read
-    write_report(result.folder, result)
+    write_report(result.folder, result, read_curves(result.state))
     Console(file=io.StringIO()).print(Screen(result))
     assert read_confirmations(result) == () and read == ["searched"]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from orchestrator.record.files.curves import read_curves
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import describe_columns
 from orchestrator.report.page import data as page_data_module

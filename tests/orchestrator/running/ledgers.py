@@ -12,8 +12,9 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.record.files.curves import read_curves
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, read_records
+from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from search_spaces import SweepSpec
 

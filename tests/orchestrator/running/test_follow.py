@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from orchestrator.record.files.curves import read_curves
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize
 from orchestrator.running.watching import leading_curve

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from tests.orchestrator.running.ledgers import records, wait_for
 

@@ -13,7 +13,8 @@ from rich.console import Console
 from orchestrator.errors import DamagedLedger, SweepExists, UserError
 from orchestrator.plan import optuna_draws
 from orchestrator.plan.configurations import make_configurations
-from orchestrator.record.ledger.records import LEDGER_FILE, read_first_record
+from orchestrator.record.ledger.folders import LEDGER_FILE
+from orchestrator.record.ledger.records import read_first_record
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.ledger.folders import LEDGER_FILE
+from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.extend import plan_extension
 from search_spaces import load_sweep

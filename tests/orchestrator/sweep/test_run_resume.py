@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.sweep import run_and_resume as module
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import records

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.export.latex import escape as escape_latex
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
+from orchestrator.record.ledger.records import encode_record, read_records
 from orchestrator.report.page.render import escape as escape_html
 from orchestrator.session.session import Outcome
 from orchestrator.sweep import extend, run_and_resume

@@ -13,8 +13,9 @@ from rich.console import Console
 from orchestrator.plan.checks.sweep_file_checks import check_parsed_sweep, summarize_sample
 from orchestrator.preview.forecast import forecast
 from orchestrator.record.files.curves import read_curves
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, Record, encode_record, read_records
+from orchestrator.record.ledger.records import Record, encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import list_judging_notes
 from orchestrator.report.write_report import write_report

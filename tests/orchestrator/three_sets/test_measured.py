@@ -14,8 +14,9 @@ from orchestrator.engine.engine import Engine
 from orchestrator.errors import DamagedLedger
 from orchestrator.interface.measurements import Measurements, make_measurement_fields
 from orchestrator.record.files.curves import read_curves
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, encode_record, read_records
+from orchestrator.record.ledger.records import encode_record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.write_report import present_report, write_report

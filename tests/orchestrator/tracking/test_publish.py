@@ -12,8 +12,9 @@ from mlflow.tracking import MlflowClient
 
 from orchestrator.code.provenance import read_provenance
 from orchestrator.errors import UserError
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.records import LEDGER_FILE, read_records
+from orchestrator.record.ledger.records import read_records
 from orchestrator.tracking.address import choose_tracking_uri, make_default_uri
 from orchestrator.tracking.publish import delete_runs
 from orchestrator.tracking.publisher import Publication, Publisher

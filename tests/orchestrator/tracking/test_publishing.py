@@ -15,7 +15,7 @@ from mlflow.tracking import MlflowClient
 from rich.console import Console
 
 from orchestrator.errors import UserError
-from orchestrator.record.ledger.records import LEDGER_FILE
+from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.report.write_report import present_report
 from orchestrator.sweep import train_missing
 from orchestrator.text.wording import format_command

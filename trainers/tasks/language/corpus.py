@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainers.errors import CorpusError, find_nearest
+from trainers.errors import CorpusError, suggest_nearest
 from trainers.files.atomic_file import write_atomic
 from trainers.files.data_folders import DATA_VARIABLE, find_data_folder
 from trainers.files.file_digest import compute_file_digest
@@ -74,11 +74,10 @@ def open_corpus(name: str, sha256: str | None = None) -> Corpus:
         names = sorted(
             {path.stem for folder in folders for end in ("tokens", "txt") for path in folder.glob(f"*.{end}")}
         )
-        nearest = find_nearest(name, names)
         raise CorpusError(
             f"corpus {name!r}: there is no {folders[0] / name}.tokens; allowed: {', '.join(names)}"
-            + (f"; did you mean {nearest}?" if nearest else "")
-            + f"; download it with `lengthwise data FILE --fetch`, or set {DATA_VARIABLE} to its folder"
+            f"{suggest_nearest(name, names)}; download it with `lengthwise data FILE --fetch`, "
+            f"or set {DATA_VARIABLE} to its folder"
         )
 
     # The data folder and this one may have different versions of a corpus.
