@@ -106,6 +106,42 @@ def test_a_and_b_are_seen_in_greyscale_where_one_lies_on_the_other(media, tab, t
     assert np.mean(edges) > 0.6  # in other columns there is a circle of B
 
 
+def read_accessible(page, role):
+    """What a screen reader hears of the elements of this role: their names and whether they are selected."""
+    nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+    return [
+        (node["name"]["value"], {key["name"]: key["value"].get("value") for key in node["properties"]}.get("selected"))
+        for node in nodes
+        if not node["ignored"] and node["role"]["value"] == role
+    ]
+
+
+def test_a_screen_reader_hears_which_configurations_are_a_and_b(page):
+    labels = page.read(ROWS)
+    page.read("document.querySelector('#table tr[data-c=\"2\"]').focus()")
+    page.press("Enter")  # it takes the place of B
+    headers = [name for name, _ in read_accessible(page, "rowheader")]
+    assert headers == [f"A {labels[0]}", labels[1], f"B {labels[2]}", *labels[3:]]
+    rows = [selected for _, selected in read_accessible(page, "row") if selected is not None]
+    assert rows == [True, False, True, *[False] * (len(labels) - 3)]
+    (grid,) = page.read("[...document.querySelectorAll('[role=grid]')].map(e => [e.id, e.ariaMultiSelectable])")
+    assert grid == ["table", "true"]
+
+    # So do the pictures, which are one element each to it.
+    sides = [f"A {labels[0]}", f"B {labels[2]}"]
+    pictures = [
+        *read_accessible(page, "application"),
+        *((name, _) for name, _ in read_accessible(page, "image") if "outcome against" in name),
+        *((name, _) for name, _ in read_accessible(page, "group") if "across" in name),
+    ]
+    assert len(pictures) == 4 and all(side in name for name, _ in pictures for side in sides)
+    page.read("document.querySelector('#curves svg').focus()")
+    page.press("ArrowDown")  # from the one that was chosen last
+    page.press("Enter")
+    ((name, _),) = read_accessible(page, "application")
+    assert f"A {labels[0]}" in name and f"B {labels[3]}" in name
+
+
 def test_medians_at_a_single_length_are_a_square_and_a_dot(written, tab, tmp_path):
     text = written.read_text()
     data = json.loads(old := re.search(r'id="data">(.*?)</script>', text)[1])

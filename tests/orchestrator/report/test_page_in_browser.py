@@ -514,7 +514,7 @@ def test_the_page_works_in_a_frame_without_rights_as_in_mlflow(written, tab, tmp
     tab.problems.clear()
     tab.read(f"document.querySelector('#f').srcdoc = {json.dumps(written.read_text())}")
     began, colors = time.monotonic(), set()
-    while not {(0xC2, 0x41, 0x0C), (0x00, 0x51, 0x4B)} <= colors:  # of the curves A and B
+    while not {(0xE8, 0x70, 0x2A), (0x00, 0x4D, 0x47)} <= colors:  # of the curves A and B
         assert time.monotonic() - began < 60, "the frame shows no curves"
         tab.screenshot(tmp_path / "frame.png")
         with Image.open(tmp_path / "frame.png") as image:

@@ -75,8 +75,8 @@ function drawCurves() {
 
   box.replaceChildren();
   const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height])
-    .attr("role", "img").attr("tabindex", 0)
-    .attr("aria-label", `${metricName()} against ${page.axis}, a line for each configuration; arrow keys point at them and at lengths, Enter compares`)
+    .attr("role", "application").attr("aria-roledescription", "picture").attr("tabindex", 0) // its arrow keys are its own
+    .attr("aria-label", `${metricName()} against ${page.axis}, a line for each configuration${describeSides(() => "")}; arrow keys point at them and at lengths, Enter compares`)
     .on("keydown", pointByKey);
   const left = Math.max(62, 32 + measureLabels(svg, axis)); // labels of any width stay off the title of the axis
   const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, width - right]);

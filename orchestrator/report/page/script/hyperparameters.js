@@ -42,7 +42,7 @@ function drawPoints() {
   for (const [index, axis] of panels.entries()) {
     const y = outcomeScale(height - bottom - STRIP_BELOW, top + STRIP_ABOVE);
     const svg = d3.select(box).append("svg").attr("width", "100%").attr("viewBox", [0, 0, width, height])
-      .attr("role", "img").attr("aria-label", `${state.outcome} outcome against ${axis.name}`);
+      .attr("role", "img").attr("aria-label", `${state.outcome} outcome against ${axis.name}${describeSides(c => `: ${formatOutcome(c, state.outcome)} at ${axis.values[c] === null ? "-" : shorten(axis.values[c])}`)}`);
     if (!index) svg.attr("data-outcome", state.outcome);
 
     // The axes.
@@ -116,7 +116,8 @@ function drawParallel() {
   $("kept").textContent = `Kept: ${kept}.`;
   const width = Math.max(widthOf(box.parentElement), axes.length * 84), height = 290;
   const top = 30 + STRIP_ABOVE, bottom = 14 + STRIP_BELOW, right = 104, pad = 10; // right of the last axis is room for a value
-  const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height]);
+  const svg = d3.select(box).append("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height])
+    .attr("role", "group").attr("aria-label", `a line for each configuration across its hyperparameters and outcomes${describeSides(() => "")}`);
   const lowest = height - bottom - pad, highest = top + pad; // values end here, so that no line runs along an edge
   const scales = axes.map(axis => axis.scale.copy().range([lowest, highest]));
   const drawAxis = index =>

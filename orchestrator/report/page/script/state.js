@@ -119,6 +119,7 @@ const describeSeeds = c => {
 };
 const describe = c => [describeSeeds(c), ...Object.entries(configurations[c].values).map(pair => pair.join(" "))].join(", ");
 const markOf = c => c === state.first ? "A" : c === state.second ? "B" : "";
+const describeSides = text => [state.first, state.second].filter(c => c !== null).map(c => `; ${labelWithMark(c)}${text(c)}`).join(""); // for screen readers
 const labelWithMark = c => (markOf(c) ? `${markOf(c)} ` : "") + configurations[c].label;
 
 // Colors by rank, and scales.

@@ -68,18 +68,20 @@ function drawTable() {
   makeOneStop("heads", [...head.querySelectorAll("button")], button => button.textContent);
   thead.append(head);
 
-  // The rows; A and B are always among them.
-  const makeCell = (name, text) => {
-    const [value, quartiles] = text.split(" ["), cell = make("td", value, {class: `number ${sideOf[name]}`});
+  // The rows; A and B are always among them, and a screen reader hears that they are selected and which is which.
+  const makeCell = (c, name) => {
+    const [value, quartiles] = page.table[name][c].split(" ["), attributes = {class: `number ${sideOf[name]}`};
+    if (name === "label") return make("th", value, {...attributes, scope: "row", "aria-label": labelWithMark(c)});
+    const cell = make("td", value, attributes);
     if (quartiles) cell.append(make("small", ` [${quartiles}`));
     return cell;
   };
   for (const c of state.showsAll ? order : order.filter((c, index) => index < limit || markOf(c))) {
-    const row = make("tr", undefined, {"data-c": c}), cell = make("td");
-    const mark = make("span", markOf(c), {class: `mark ${{A: "first", B: "second"}[markOf(c)] || "none"}`});
+    const row = make("tr", undefined, {"data-c": c, "aria-selected": markOf(c) !== ""}), cell = make("td");
+    const mark = make("span", markOf(c), {"aria-hidden": "true", class: `mark ${{A: "first", B: "second"}[markOf(c)] || "none"}`});
     if (!markOf(c)) mark.style.background = color(c);
     cell.append(mark);
-    row.append(cell, ...names.map(name => makeCell(name, page.table[name][c])));
+    row.append(cell, ...names.map(name => makeCell(c, name)));
     row.addEventListener("pointerenter", () => point(c));
     row.addEventListener("pointerleave", () => point(null));
     row.addEventListener("focus", () => point(c));
