@@ -217,18 +217,14 @@ def run(
     overrides = options.add_uris(overrides, tracking_uri, notify)
     reading = read_sweep(file, overrides, name, imports or ())
     storage = storage or find_default_storage()
-
-    # Refuse a folder that holds another sweep before torch is imported. `accuracy.hard` may name a
-    # distribution of the task, which is not imported yet, so such a sweep is refused later.
     unchecked_spec = None if reading.findings.problems else reading.spec
-    if unchecked_spec is not None and not resume and "." not in unchecked_spec.objective.metric:
-        from orchestrator.sweep.specification import refuse_existing
 
-        with suppress(SpecChanged):  # raised again after the file is checked
-            refuse_existing(unchecked_spec, storage / unchecked_spec.name)
+    # First decision: without --resume, a sweep that exists is refused, if possible before torch is imported.
+    if unchecked_spec is not None and not resume:
+        _refuse_existing_early(unchecked_spec, storage / unchecked_spec.name)
 
-    # Child processes import while this process checks the file; a sweep that exists is refused or resumed without them.
     with ExitStack() as exit_stack:
+        # Second decision: the child processes of a new sweep start now, and import while this process checks the file.
         children = None
         if unchecked_spec is not None and not (storage / unchecked_spec.name).exists():
             children = SweepChildren(unchecked_spec.resources.scheduler, tracking=unchecked_spec.tracking.enabled)
@@ -238,19 +234,16 @@ def run(
 
         refuse_workers(spec.resources.scheduler, workers)
 
-        # The sweep may have begun on another machine, so ask its address before looking at the folder.
-        if resume:
-            from orchestrator.mirror.fetch import fetch_sweep
-
-            fetch_sweep(storage / spec.name)
-        if resume and has_ledger(storage / spec.name):
+        # Third decision: with --resume, a sweep that has begun is resumed; every other is run from its beginning.
+        if resume and _has_begun(storage / spec.name):
             from orchestrator.sweep.run_and_resume import resume_with_spec
 
-            raise typer.Exit(resume_with_spec(spec, storage, console, max_seconds=max_seconds).exit_code)
-        ray_start.start_local_ray(spec.resources)
-        from orchestrator.sweep.run_and_resume import run_sweep
+            outcome = resume_with_spec(spec, storage, console, max_seconds=max_seconds)
+        else:
+            ray_start.start_local_ray(spec.resources)  # before the imports of the next line, which take a second
+            from orchestrator.sweep.run_and_resume import run_sweep
 
-        outcome = run_sweep(spec, storage, console, children=children, max_seconds=max_seconds)
+            outcome = run_sweep(spec, storage, console, children=children, max_seconds=max_seconds)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -272,3 +265,22 @@ def _check_and_print_notes(reading: Reading, storage: Path | None = None) -> Swe
     for note in spec.notes:
         _say(f"note: {note}")
     return spec
+
+
+def _refuse_existing_early(spec: SweepSpec, folder: Path) -> None:
+    """Raise SweepExists if `folder` has this sweep; `run_sweep` refuses other sweeps, after the file is checked."""
+    # The metric `accuracy.hard` may name a distribution of the task, which is not imported yet.
+    if "." in spec.objective.metric:
+        return
+    from orchestrator.sweep.specification import refuse_existing
+
+    with suppress(SpecChanged):
+        refuse_existing(spec, folder)
+
+
+def _has_begun(folder: Path) -> bool:
+    """Return whether `folder` has a sweep, or its address, where another machine may have begun it."""
+    from orchestrator.mirror.fetch import fetch_sweep
+
+    fetch_sweep(folder)
+    return has_ledger(folder)
