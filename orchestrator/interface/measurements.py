@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from orchestrator.text.wording import format_ranges
 from trainers.tasks.metric_descriptions import RecordedMetric
 
 
@@ -48,6 +49,20 @@ class Measurements:
             for name, metric in self.metrics.items()
         }
         return replace(self, metrics=metrics, longest_trained=recorded.longest_trained, trained=recorded.trained)
+
+    def list_further_distributions(self) -> tuple[str, ...]:
+        """Return the names of the distributions besides the trained one, which prefix the names of their metrics."""
+        return tuple(self._list_lengths())[1:]
+
+    def describe_lengths(self) -> str:
+        """Return the evaluated lengths as text, those of further distributions by name: "1-5; hard: 3-5; long: 6-9"."""
+        (_, first_lengths), *others = self._list_lengths().items()
+        parts = [f"{name}: {format_ranges(lengths)}" for name, lengths in others]
+        return "; ".join([format_ranges(first_lengths), *parts])
+
+    def _list_lengths(self) -> dict[str, tuple[int, ...]]:
+        """Return the evaluated lengths by distribution, the trained distribution first."""
+        return {metric.distribution: metric.lengths for metric in self.metrics.values()}
 
     def to_fields(self) -> dict[str, Any]:
         """Return the measurements as ledger fields; metrics with the same distribution and lengths are grouped."""

@@ -9,7 +9,6 @@ import torch
 from orchestrator.engine.engine import Engine
 from orchestrator.plan import optuna_draws
 from orchestrator.plan.checks.sweep_file_checks import build_configurations, check_data
-from orchestrator.plan.distributions import describe_evaluated_lengths
 from orchestrator.text.wording import compact_value, format_ranges
 from orchestrator.trainer_choice import refuse_program
 from search_spaces import SweepSpec
@@ -42,7 +41,7 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
     return [
         f"{spec.name}: task {member.task.name}, {title}, seed {member.seed}",
         f"trained on lengths {format_ranges(member.task.trained_lengths)}, "
-        f"evaluated at {describe_evaluated_lengths(Engine.list_measurements(member))}",
+        f"evaluated at {Engine.list_measurements(member).describe_lengths()}",
         "",
         *format_examples(read_examples(member, count), list_annotations(member)),
     ]

@@ -12,7 +12,6 @@ from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, r
 from orchestrator.plan import optuna_draws
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.configurations import Configuration, list_trainer_warnings
-from orchestrator.plan.distributions import describe_evaluated_lengths
 from orchestrator.plan.packing.pack_sizes import compute_makespan
 from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack
 from orchestrator.plan.rounds import MAX_AUTO_WEIGHTS_BYTES, PlannedRound, count_weights_bytes, plan_rounds
@@ -183,9 +182,7 @@ def _describe_packs(
         (
             "evaluated at",
             "; ".join(
-                dict.fromkeys(
-                    describe_evaluated_lengths(Engine.list_measurements(member)) for member in examples.values()
-                )
+                dict.fromkeys(Engine.list_measurements(member).describe_lengths() for member in examples.values())
             ),
         ),
         ("parameters", f"{parameters} per member"),

@@ -16,11 +16,12 @@ from trainers.random import draws
 
 # Random numbers that use no stream: modules of users draw initial weights after `torch.manual_seed(seed)`.
 STREAMS = {
-    "init": 0,  # initial weights (`ParameterLayout.draw_initial_weights`)
-    "data": 1,  # training rows (`StepBatches`)
-    "dropout": 2,  # forward passes (`Noise`): dropout, random positions, sampled tokens; at step 0 those of evaluations
-    "eval": 3,  # test inputs (`draw_evaluation_inputs`)
-    "validation": 4,  # at step 0 validation inputs (`draw_validation_inputs`), at step 1 their forward passes
+    "init": 0,  # initial weights (`ParameterLayout.draw_initial_weights`, tensors/parameters.py)
+    "data": 1,  # training rows (`StepBatches`, packs/batches.py)
+    # Forward passes (`Noise`, tensors/noise.py): dropout, random positions, sampled tokens; at step 0 of evaluations.
+    "dropout": 2,
+    "eval": 3,  # test inputs (`draw_evaluation_inputs`, packs/evaluation_inputs.py)
+    "validation": 4,  # at step 0 validation inputs (`draw_validation_inputs`, there), at step 1 their forward passes
     "optimizer": 5,  # optimizers that draw (`Update.stream`)
     "length": 6,  # the length of a step with `one_length_per_batch` (`Task.draw_step_length`), always with seed 0
 }

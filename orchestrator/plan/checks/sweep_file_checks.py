@@ -16,7 +16,6 @@ from orchestrator.plan.configurations import (
     list_warnings,
     make_configurations,
 )
-from orchestrator.plan.distributions import describe_evaluated_lengths, list_further_distributions
 from orchestrator.plan.optuna_draws import draw_configurations, draw_sample, list_generations
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import FileProblem, Grid, SweepFileError, SweepSpec
@@ -118,7 +117,7 @@ def summarize_sample(spec: SweepSpec) -> Sample:
     built = build_configurations(spec, _draw_values(spec))
     member = built[0].build_member(spec.seeds[0])
     measured = get_trainer(spec.sections).list_measurements(member)
-    evaluated = describe_evaluated_lengths(measured) if list_further_distributions(measured) else None
+    evaluated = measured.describe_lengths() if measured.list_further_distributions() else None
     warnings = list_warnings(spec, [configuration.build_member(spec.seeds[0]) for configuration in built])
     return Sample(configuration_count=len(built), warnings=warnings, evaluated=evaluated)
 
