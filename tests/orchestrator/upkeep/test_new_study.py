@@ -1,6 +1,7 @@
 """`lengthwise init`: what it writes runs, and nothing is replaced without --force."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,25 @@ def test_a_new_study_runs_as_it_is(
     curves = sweep.curves
     assert len(curves[["config_id", "seed"]].drop_duplicates()) == members
     assert curves[curves.metric == "accuracy"].value.max() > 0.9
+
+
+@pytest.mark.slow
+def test_the_new_model_is_worse_beyond_the_trained_lengths_than_without_its_positions(
+    tmp_path: Path, lengthwise: CommandLine
+) -> None:
+    """What the README shows with more configurations: both learn the trained lengths, one reaches the others."""
+    lengthwise.succeeds("init", "my_study", cwd=tmp_path)
+    model = tmp_path / "my_study" / "my_model.py"
+    short = sets("tracking.enabled=false", "search.configurations=1", "seeds=6")
+    for name in ("my_study", "changed"):
+        words = ("run", tmp_path / "my_study/sweep.yaml", "--storage", tmp_path / "sweeps", "--name", name, *short)
+        done = lengthwise.process(*words)  # a process each: the second imports a changed my_model
+        assert done.returncode == 0, done.stderr
+        model.write_text(re.sub(r" \+ self\.position.*", "", model.read_text()))
+    compared = open_sweep(tmp_path / "sweeps/my_study").compare_with(tmp_path / "sweeps/changed")
+    (test,) = compared[(compared.lengths == "8-20") & compared.family.str.startswith("all")].itertuples()
+    (trained,) = compared[(compared.lengths == "1-5") & compared.family.str.startswith("all")].itertuples()
+    assert test.high < -0.05 and abs(trained.difference) < 0.02
 
 
 @pytest.mark.slow

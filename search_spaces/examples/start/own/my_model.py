@@ -7,17 +7,18 @@ from trainers import Vmapped, register, setting
 
 
 class Net(nn.Module):
-    """One attention head without positions, and a small network."""
+    """One attention head with learned positions, and a small network."""
 
-    def __init__(self, inputs, outputs, width):
+    def __init__(self, inputs, outputs, width, positions):
         super().__init__()
         self.embed = nn.Embedding(inputs, width)
+        self.position = nn.Embedding(positions, width)  # rows beyond the trained lengths get no gradient
         self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
         self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, outputs))
 
     def forward(self, tokens):
         """Return logits (rows, length, outputs) for tokens (rows, length)."""
-        x = self.embed(tokens)
+        x = self.embed(tokens) + self.position.weight[: tokens.shape[-1]]
         scores = self.query(x) @ self.key(x).transpose(-1, -2) * x.shape[-1] ** -0.5
         future = torch.ones_like(scores, dtype=torch.bool).triu(1)  # causal: no position sees later positions
         mixed = scores.masked_fill(future, float("-inf")).softmax(-1) @ self.value(x)
@@ -32,4 +33,4 @@ class MyAttention(Vmapped):
 
     def build(self, inputs, outputs, positions):
         """Return the module of one member."""
-        return Net(inputs, outputs, self.width)
+        return Net(inputs, outputs, self.width, positions)
