@@ -149,14 +149,18 @@ def name_effect(claim: Claim) -> str:
     return f"{first}, median over seeds"
 
 
-def describe_counts(counts: Mapping[str, int], source: str) -> str:
-    """Return the counts of verdicts of a source as a sentence; empty without claims."""
-    if not counts:
+def describe_counts(claim_counts: Mapping[str, int], test_counts: Mapping[str, int], source: str) -> str:
+    """Return the verdicts of the claims of a source, and of their tests if those are more; empty without claims."""
+
+    def describe(subject: str, counts: Mapping[str, int]) -> str:
+        listing = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        return f"{subject} ({sum(counts.values())}): {listing}."
+
+    if not claim_counts:
         return ""
-    listing = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return (
-        f"{'Claims of the paper' if source == 'paper' else 'Claims of this study'} ({sum(counts.values())}): {listing}."
-    )
+    sentence = describe("Claims of the paper" if source == "paper" else "Claims of this study", claim_counts)
+    has_more_tests = sum(test_counts.values()) > sum(claim_counts.values())
+    return f"{sentence} {describe('Their tests', test_counts)}" if has_more_tests else sentence
 
 
 def describe_effect(claim: Claim, answer: Answer | None) -> str:

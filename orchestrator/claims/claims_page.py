@@ -37,7 +37,7 @@ def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) ->
         links.append(f"![{_describe_picture(judgement.claim)}]({picture.relative_to(page.parent).as_posix()})\n")
 
     # Parts without content are left out.
-    verdict_counts = (describe_counts(count_verdicts(judgements, source), source) for source in SOURCES)
+    verdict_counts = (describe_counts(*count_verdicts(judgements, source), source) for source in SOURCES)
     parts = [
         f"# {file.title}\n",
         file.paper and f"Claims of {file.paper}.\n",
@@ -172,7 +172,7 @@ def copy_pictures(file: ClaimsFile, page: Path) -> tuple[str, list[Path]]:
 
 
 def make_claims_table(groups: Sequence[Sequence[Judgement]]) -> str:
-    """Return the table of claims, sorted by sweep, with effects and verdicts; a row has all tests of a claim."""
+    """Return the table of claims, sorted by sweep, with effects and verdicts; a row has a test and its repeats."""
     sweeps = list(dict.fromkeys(tests[0].claim.sweep for tests in groups))
     rows = []
     for tests in sorted(groups, key=lambda tests: sweeps.index(tests[0].claim.sweep)):
@@ -189,6 +189,8 @@ def make_claims_table(groups: Sequence[Sequence[Judgement]]) -> str:
         # A repeat may change the claim; show the text of the first test whose seeds were judged.
         claims = {test.claim.id: test.claim for test in tests}
         statement = claims[judged.pooled[0] if judged.pooled else judged.claim.id].says
+        if same_as := tests[0].claim.same_as:
+            statement += f"<br>the same claim as {same_as}"
         rows.append((tests[0].claim.id, statement, "<br>".join(effects), "<br>".join(verdicts)))
     return make_markdown_table(CLAIMS_HEADER, rows)
 

@@ -47,9 +47,9 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     for group in file.removed:
         yield f"removed: {', '.join(group.claims)}: {group.because}"
     for source in SOURCES:
-        if sentence := describe_counts(count_verdicts(judgements, source), source):
+        if sentence := describe_counts(*count_verdicts(judgements, source), source):
             yield sentence
-    yield f"{sum(judgement.is_decided for judgement in judgements)} of {len(judgements)} claims are decided"
+    yield f"{sum(judgement.is_decided for judgement in judgements)} of {len(judgements)} tests are decided"
 
     # Archive only sweeps of the storage folder; the others were read from archives.
     for sweep in sweeps.values() if keep else ():

@@ -18,7 +18,8 @@ NOT_TESTED = "not tested"
 # The first words of reasons of NOT_TESTED.
 NOT_LEARNED = "not learned"
 CONTROL_FAILED = "its control"
-VERDICTS = (HELD, CONTRADICTED, NO_EFFECT, UNDECIDED, NOT_TESTED)
+MIXED = "mixed"  # of a claim whose tests have different verdicts
+VERDICTS = (HELD, CONTRADICTED, NO_EFFECT, UNDECIDED, MIXED, NOT_TESTED)
 SIGNIFICANCE_LEVEL = 0.05
 SUGGESTED_SEEDS = (9, 12, 17, 24, 36, 48)  # numbers of seeds that may be suggested
 

@@ -26,7 +26,7 @@ def read_deciding_values(claim: Claim) -> dict[str, Any]:
     `negligible` defaults to the page's bound of no effect.
     """
     # Digests of older versions stay valid, because newer keys are left out at their defaults.
-    values = claim.model_dump(mode="json", exclude={"asked_again", "figure", "note", "source"})
+    values = claim.model_dump(mode="json", exclude={"asked_again", "figure", "note", "same_as", "source"})
     values["negligible"] = claim.no_effect_bound
     return {key: value for key, value in values.items() if value is not None or key not in ("statistic", "unit")}
 

@@ -12,6 +12,7 @@ from orchestrator.claims.judgement import (
     CONTRADICTED,
     CONTROL_FAILED,
     HELD,
+    MIXED,
     NO_EFFECT,
     NOT_LEARNED,
     NOT_TESTED,
@@ -93,12 +94,30 @@ def decide_verdicts(groups: Sequence[Sequence[Judgement]], file: ClaimsFile) -> 
     return [by_id[claim.id] for claim in file.claims]
 
 
-def count_verdicts(judgements: Sequence[Judgement], source: str) -> dict[str, int]:
-    """Return how many claims of a source have each verdict; the tests of a claim count once, by the last."""
-    last_tests = [tests[-1] for tests in group_tests(judgements) if tests[-1].claim.source == source]
-    # A verdict of no effect is followed by its bound.
-    counts = {verdict: sum(test.verdict.startswith(verdict) for test in last_tests) for verdict in VERDICTS}
-    return {verdict: count for verdict, count in counts.items() if count}
+def count_verdicts(judgements: Sequence[Judgement], source: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Return how many claims of a source have each verdict, and how many tests; a repeated test counts once.
+
+    Claims that are the same (`same_as`) count once: by the verdict that all of their tests share, apart from tests that
+    were not run, else as mixed.
+    """
+    claims: dict[str, list[str]] = {}
+    for tests in group_tests(judgements):
+        first, last = tests[0].claim, tests[-1]
+        if last.claim.source == source:
+            # A verdict of no effect is followed by its bound.
+            verdict = next(verdict for verdict in VERDICTS if last.verdict.startswith(verdict))
+            claims.setdefault(first.same_as or first.id, []).append(verdict)
+
+    by_claim = [set(verdicts) - {NOT_TESTED} or {NOT_TESTED} for verdicts in claims.values()]
+    return (
+        _count([verdicts.pop() if len(verdicts) == 1 else MIXED for verdicts in by_claim]),
+        _count([verdict for verdicts in claims.values() for verdict in verdicts]),
+    )
+
+
+def _count(verdicts: Sequence[str]) -> dict[str, int]:
+    """Return the number of each verdict that occurs, in the order of VERDICTS."""
+    return {verdict: verdicts.count(verdict) for verdict in VERDICTS if verdict in verdicts}
 
 
 def add_seeds_needed(judgement: Judgement, page: Sequence[Judgement], family: int) -> Judgement:

@@ -162,6 +162,11 @@ class Claim(Strict):
         default=None,
         description="A claim that asks the same question of other seeds or in another way; they share a row.",
     )
+    same_as: Name | None = Field(
+        default=None,
+        description="A claim of the same source that says the same, which this one tests at another size or in another "
+        "way; they count as one claim.",
+    )
     figure: Literal["curves", "seeds", "none"] = Field(
         default="curves", description="curves: the difference against length. seeds: a dot for each seed."
     )
@@ -358,13 +363,22 @@ def _check_claim(claim: Claim, index: int, file: ClaimsFile, findings: Findings)
     if ids.count(claim.id) > 1 and ids.index(claim.id) != index:
         findings.add(f"{key_path}.id", "is the id of another claim", given=claim.id)
     other_ids = [name for name in ids if name != claim.id]
-    for key, reference in (("control", claim.control), ("asked_again", claim.asked_again)):
+    references = {"control": claim.control, "asked_again": claim.asked_again, "same_as": claim.same_as}
+    for key, reference in references.items():
         if reference is not None and reference not in other_ids:
             findings.add(f"{key_path}.{key}", "is not another claim", given=reference, names=other_ids)
     if claim.control in other_ids and ids.index(claim.control) > ids.index(claim.id):
         findings.add(f"{key_path}.control", "must come before the claims that depend on it", given=claim.control)
     if claim.asked_again in other_ids and ids.index(claim.asked_again) < ids.index(claim.id):
         findings.add(f"{key_path}.asked_again", "must come after the claim that it asks again", given=claim.asked_again)
+    repeats = {other.asked_again for other in file.claims}
+    firsts = [o.id for o in file.claims if o.source == claim.source and o.same_as is None and o.id not in repeats]
+    if claim.same_as in other_ids and claim.same_as not in firsts:
+        findings.add(
+            f"{key_path}.same_as",
+            "must be a claim of the same source that neither repeats another nor has `same_as`",
+            given=claim.same_as,
+        )
 
 
 def _set_page_bound(claim: Claim, index: int, file: ClaimsFile, findings: Findings) -> None:

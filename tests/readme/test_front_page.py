@@ -60,13 +60,20 @@ def test_the_numbers_of_a_finding_are_on_its_page() -> None:
 
 
 def test_the_verdicts_of_all_claims_are_counted() -> None:
-    lines = [re.search(r"^Claims of the paper \((\d+)\): (.*)\.$", text, re.M) for text in PAGES.values()]
-    counts, names = Counter[str](), ["held", "contradicted", "undecided", "no effect", "not tested"]
-    for line in lines:
+    claims, tests = Counter[str](), Counter[str]()
+    for text in PAGES.values():
+        line = re.search(
+            r"^Claims of the paper \((\d+)\): ([^.]*)\.(?: Their tests \((\d+)\): ([^.]*)\.)?$", text, re.M
+        )
         assert line
-        counts.update({name: int(count) for count, name in re.findall(r"(\d+) ([a-z ]+)", line[2])})
-    tested = counts.total() - counts["not tested"]
-    expected = [counts.total(), tested, *(counts[name] for name in names)]
+        # A page whose claims have a test each counts them once.
+        for counts, total, listing in ((claims, line[1], line[2]), (tests, line[3] or line[1], line[4] or line[2])):
+            page = Counter({name: int(count) for count, name in re.findall(r"(\d+) ([a-z ]+)", listing)})
+            assert page.total() == int(total)
+            counts.update(page)
+    tested, run = (counts.total() - counts["not tested"] for counts in (claims, tests))
+    names = [name for name in ("held", "contradicted", "no effect", "undecided", "mixed", "not tested") if claims[name]]
+    expected = [claims.total(), tested, run, *(claims[name] for name in names)]
     sentence = next(line for line in FRONT.text.splitlines() if "claims of four papers" in line)
     assert [int(number) for number in re.findall(r"\b\d+\b", sentence.partition("below")[0])] == expected
 

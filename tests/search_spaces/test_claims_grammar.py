@@ -94,6 +94,19 @@ CASES = {
         "claims[0].asked_again",
         "better",
     ),
+    "the same as none": (
+        "success: {least: 0.9}",
+        "success: {least: 0.9}\n    same_as: bettr",
+        11,
+        "claims[0].same_as",
+        "better",
+    ),
+    "the same as one of another source": (
+        "control: control",
+        "source: ours\n    same_as: control",
+        17,
+        "claims[1].same_as",
+    ),
     "again beforehand": ("control: control", "asked_again: control", 16, "claims[1].asked_again"),
     "a share beyond all": (
         "expect: larger\n    metric: acc",

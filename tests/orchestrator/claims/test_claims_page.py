@@ -66,7 +66,7 @@ def test_the_page_has_every_claim_with_its_numbers_and_small_figures(claims_file
     page = claims_file.parent / "pages" / "made_up.md"
     code, out, err = says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
     assert code == 0 and not err, err
-    assert out.splitlines()[1] == "pre_norm: held" and "3 of 6 claims are decided" in out
+    assert out.splitlines()[1] == "pre_norm: held" and "3 of 6 tests are decided" in out
     rows, details = parts_of(page)
     ids = [entry["id"] for entry in CLAIMS]
     assert list(rows) == [*ids[1:], ids[0]], "ours after those of the paper"
@@ -112,7 +112,7 @@ def test_repeats_of_a_claim_are_in_one_row(claims_file: Path, says, blank_figure
     page = claims_file.with_name("page.md")
     code, out, err = says("claims", claims_file, "--storage", claims_file.parent, "--page", page)
     assert code == 0 and not err, err
-    assert "asked 2 times: pre_norm, again: held" in out.splitlines() and "2 of 2 claims are decided" in out
+    assert "asked 2 times: pre_norm, again: held" in out.splitlines() and "2 of 2 tests are decided" in out
     rows, details = parts_of(page)
     assert list(rows) == ["pre_norm"] and rows["pre_norm"].count("n = 9 seeds") == 3
     assert "again (other expect, lengths): " in rows["pre_norm"] and "judged by again" in rows["pre_norm"]

@@ -66,8 +66,8 @@ def test_claims_are_registered_before_the_first_evaluation(tiny: Path, run_inlin
     assert (folder / "claims.yaml").read_bytes() == file.read_bytes()
     assert "registered before the sweep ran." in page_of(file, folder.parent)
 
-    changed = {**ASKED, "note": "Reads better.", "figure": "seeds", "asked_again": "elsewhere"}
-    write_claims(file, [changed, claim(id="elsewhere")])
+    changed = {**ASKED, "note": "Reads better.", "figure": "seeds", "asked_again": "elsewhere", "same_as": "third"}
+    write_claims(file, [changed, claim(id="elsewhere"), claim(id="third")])
     assert "It was registered before the sweep ran." in page_of(file, folder.parent), "words and figures decide nothing"
     write_claims(file, [{**ASKED, "expect": "larger"}])
     changed = "changed since it was registered before the sweep ran"
@@ -182,7 +182,7 @@ def test_missing_sweeps_are_run_and_interrupted_ones_resumed(
         assert state.end_status == "complete" and state.claims, name
     lines.clear()
     assert judge_file.run_missing(file, storage, lines.append) == 0 and not lines, "nothing is trained twice"
-    assert list(judge_file.judge_claims(file, storage))[-1] == "0 of 2 claims are decided"
+    assert list(judge_file.judge_claims(file, storage))[-1] == "0 of 2 tests are decided"
 
 
 def test_a_sweep_that_its_budget_stopped_ends_the_run_of_claims(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,8 +135,33 @@ def test_claims_are_counted_by_source_and_a_repeated_one_once_by_its_last_test(j
     assert [[judgement.claim.id for judgement in tests] for tests in group_tests(judgements)] == [
         ["pre_norm", "second", "third"], ["other"], ["tiny"], ["missing"],
     ]  # fmt: skip
-    assert count_verdicts(judgements, "paper") == {"held": 1, "undecided": 1}
-    assert count_verdicts(judgements, "ours") == {"no effect": 1, "not tested": 1}
+    assert count_verdicts(judgements, "paper") == ({"held": 1, "undecided": 1},) * 2
+    assert count_verdicts(judgements, "ours") == ({"no effect": 1, "not tested": 1},) * 2
+
+
+def test_tests_of_the_same_claim_count_as_one_claim(judge_claims: Judge) -> None:
+    def disagree(member: MemberConfig, metric: str, *_: object) -> float:
+        sign = 0.1 if metric == "total_variation" and member.seed % 2 else -0.1
+        return 0.3 + sign * is_pre(member)
+
+    held, undecided = {"metric": "invalid_mass"}, {"metric": "total_variation"}
+    judgements = list(
+        judge_claims(
+            disagree,
+            claim(id="clear", **held),
+            claim(id="clear_again", **held, same_as="clear"),
+            claim(id="not_run", sweep="elsewhere", same_as="clear"),
+            claim(id="other", **held),
+            claim(id="other_way", **undecided, same_as="other"),
+            claim(id="nowhere", sweep="elsewhere"),
+            claim(id="nowhere_either", sweep="elsewhere", same_as="nowhere"),
+        ).values()
+    )
+    assert count_verdicts(judgements, "paper") == (
+        {"held": 1, "mixed": 1, "not tested": 1},
+        {"held": 3, "undecided": 1, "not tested": 3},
+    )
+    assert count_verdicts(judgements, "ours") == ({}, {})
 
 
 def test_a_missing_or_unfinished_sweep_is_reported(judge_claims: Judge) -> None:
