@@ -150,12 +150,10 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
 
     # The notes say what the numbers assume, and whether the same seeds chose the first of the two.
     notes = list_difference_notes(comparisons)
-    if len(comparisons) > 1:
-        notes.append("Each group of lengths has its own p, not corrected for the number of groups.")
     if chosen:
         notes.append(
-            f"{chosen} was ranked first by the selection lengths, so differences there favour it, and slightly so at "
-            "other lengths. Only fresh seeds (lengthwise confirm) are unbiased."
+            f"{chosen} was ranked first on these seeds, so they favour it, most of all at the selection lengths; "
+            "fresh seeds (lengthwise confirm) favour neither."
         )
     yield from (make_sentence_text(note, console, summary, "dim") for note in notes)
 
@@ -272,16 +270,7 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
         yield Text("No verdict: nothing can be compared.", "bold")
     for name, summary in (("First", first), ("Second", sweep_comparison.second)):
         yield make_sentence_text(f"{name}: {describe_sweep(summary)}", console, summary)
-    parts = {
-        "Specification": sweep_comparison.specification,
-        "Code": sweep_comparison.code,
-        "Environment": sweep_comparison.environment,
-    }
-    for title, differing in parts.items():
-        if differing:
-            yield make_sentence_text(f"{title}: {describe_differences(differing)}", console, first)
-    if equal := [title.lower() for title, differing in parts.items() if not differing]:
-        yield make_sentence_text(f"No difference in {', '.join(equal)}", console, first)
+    yield make_sentence_text(f"They differ in: {describe_differences(sweep_comparison)}", console, first)
     yield make_sentence_text(describe_matching(sweep_comparison), console, first)
     yield ""
 
@@ -305,19 +294,17 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
         yield from _lay_out_comparisons(shown, _make_name_columns(sweep_comparison), first, console)
 
     # The notes are about the tables above; --csv has the lines that these leave out.
-    are_several = len(matching.pairs) > 1
-    notes = [
-        *([f"All together: per seed, the mean over the {len(matching.pairs)} configurations."] if are_several else []),
-        *list_difference_notes(sweep_comparison.configurations if shown else sweep_comparison.together),
-    ]
+    notes = list_difference_notes(sweep_comparison.configurations if shown else sweep_comparison.together)
     left_out = max((comparison.unmatched for comparison in sweep_comparison.together), default=0)
     noted = min((comparison.unmatched for comparison in sweep_comparison.configurations), default=0)
     if left_out > noted:
         notes.append(f"All together: {format_count(left_out, 'seed')} left out, missing in some matched configuration.")
     if len(matching.pairs) > 1:
-        if sweep_comparison.best:
-            notes.append("Best against best: the configurations that the selection lengths rank first in each sweep.")
-        notes.append(f"To see all {len(matching.pairs)} matched configurations at all lengths, add --csv FILE.csv")
+        best = ' "Best": the first by the selection lengths of each sweep.' if sweep_comparison.best else ""
+        notes.append(
+            f'"Together": the mean of a seed over the {len(matching.pairs)} configurations.{best} All of them at all '
+            "lengths: --csv FILE.csv"
+        )
     yield from (make_sentence_text(note, console, first, "dim") for note in notes)
 
 

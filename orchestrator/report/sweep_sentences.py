@@ -1,7 +1,7 @@
 """Write the sentences on two sweeps: what they are, how they differ, and what is more than seed noise."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orchestrator.report.tables.seed_comparison_table import count_pairs_needed, describe_failed_pairs
@@ -31,10 +31,12 @@ def describe_sweep(summary: Summary) -> str:
     return f"{summary.name} in {summary.folder} ({done}; {summary.seeds_run} seeds ran, {summary.seeds_failed} failed)"
 
 
-def describe_differences(differing: Mapping[str, tuple[Any, Any]]) -> str:
-    """Return the keys with both values, "key first / second, ..."."""
+def describe_differences(sweep_comparison: SweepComparison) -> str:
+    """Return the keys in which two sweeps differ, with both values but those of code, which are digests."""
+    differing = {**sweep_comparison.specification, **sweep_comparison.environment}
     values = [f"{key} {_shorten_value(first)} / {_shorten_value(second)}" for key, (first, second) in differing.items()]
-    return join_first_few(values, MAX_DIFFERING_KEYS)
+    values += [f"code of {key}" for key in sweep_comparison.code]
+    return join_first_few(values, MAX_DIFFERING_KEYS) if values else "nothing that was recorded"
 
 
 def _shorten_value(value: Any) -> str:
@@ -54,7 +56,8 @@ def describe_matching(sweep_comparison: SweepComparison) -> str:
         names = ", ".join(shorten_keys(matching.unmatched_keys).values())
         sentence = f"{matched} with equal {keys}; they also differ in {names}, which may cause any difference"
 
-    sentence += f"; only in the first: {matching.only_first}, only in the second: {matching.only_second}"
+    for count, side in ((matching.only_first, "first"), (matching.only_second, "second")):
+        sentence += f"; only in the {side}: {count}" if count else ""
     sentence += f"; pruned in one of them, left out: {matching.pruned}" if matching.pruned else ""
     return sentence + (f"; not ended in both, left out: {matching.unfinished}" if matching.unfinished else "")
 

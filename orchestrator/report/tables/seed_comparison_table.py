@@ -103,20 +103,13 @@ def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     for pairing, count in pairings.items():
         notes.append(f"{pairing}." if len(pairings) == 1 else f"{pairing} ({count} of {len(comparisons)} lines).")
 
-    # Only paired seeds have intervals, and these are not corrected for several comparisons, as p is.
+    # Only paired seeds have intervals.
     if paired := [comparison for comparison in comparisons if comparison.outcome.paired and comparison.outcome.n]:
-        without_interval = [comparison for comparison in paired if math.isnan(comparison.outcome.low)]
+        without_interval = any(math.isnan(comparison.outcome.low) for comparison in paired)
         too_few = f"; none with fewer than {MIN_FOR_MEDIAN} pairs" if without_interval else ""
         notes.append(
-            f"Difference: the median over pairs of seeds, with an interval of at least {100 * LEVEL:g} % for any "
-            f"distribution{too_few}."
+            f"Difference: the median over pairs of seeds, with an exact {100 * LEVEL:g} % interval{too_few}."
         )
-        tests = max(comparison.tests for comparison in paired)
-        if tests > 1 and len(without_interval) < len(paired):
-            notes.append(
-                f"p (Holm) is corrected for the {tests} comparisons at the same lengths; intervals are not, so some "
-                "exclude 0 by chance."
-            )
     if any(not comparison.outcome.paired for comparison in comparisons):
         notes.append(
             "Unpaired seeds: the difference of the medians; an interval would assume the same spread of both "
@@ -237,29 +230,23 @@ def _describe_pairing(comparison: SeedComparison) -> str:
 
 
 def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
-    """Return sentences on the tests behind p, their correction, and the number of seeds that they need."""
+    """Return a sentence on the tests behind p, their correction, and the number of seeds that they need."""
     if not tested:
         return []
 
     # Exact tests of few seeds have a smallest p, which may be above any usual level.
-    kinds = (
-        ["of the sign test, which the interval inverts"]
-        if any(comparison.outcome.paired for comparison in tested)
-        else []
-    )
-    kinds += (
-        ["of the rank-sum test over all permutations"]
-        if any(not comparison.outcome.paired for comparison in tested)
-        else []
-    )
-    smallest = min(comparison.outcome.smallest_p for comparison in tested)
+    pairings = {comparison.outcome.paired for comparison in tested}
+    kinds = [name for paired, name in ((True, "sign test"), (False, "rank-sum test")) if paired in pairings]
+    smallest = format_p(min(comparison.outcome.smallest_p for comparison in tested))
     tests = max(comparison.tests for comparison in tested)
-    lines = [
-        f"p: two-sided and exact, {' or '.join(kinds)}; with this many seeds no p can be below {format_p(smallest)}."
-    ]
-
-    # The correction for several tests needs more seeds.
+    sentence = f"p: exact two-sided {' or '.join(kinds)}; with these seeds it is at least {smallest}"
     if needed := count_pairs_needed(tested):
         after = " after the correction" if tests > 1 else ""
-        lines.append(f"Too few seeds for a p{after} below {ALPHA:g}: at least {needed} pairs are needed.")
-    return lines
+        sentence += f", and below {ALPHA:g}{after} only with {needed} pairs or more"
+
+    # Several comparisons at the same lengths are corrected for; the groups of lengths ask different questions.
+    if tests > 1:
+        sentence += f"; p (Holm): corrected for {tests} comparisons, which intervals are not"
+    elif len({comparison.question.group for comparison in tested}) > 1:
+        sentence += "; not corrected for the number of groups of lengths"
+    return [f"{sentence}."]

@@ -132,7 +132,7 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     result = read_summary(folder)
     first, second = (row.config_id for row in sorted(result.rows, key=lambda row: row.number))
     for message in (f"First: #0 of tiny ({first}, ranked", f"Second: #1 of tiny ({second}",
-                 "They differ in: model.norm none / pre", "test 5", "selection 4", "6 pairs", "95 % for"):  # fmt: skip
+                 "They differ in: model.norm none / pre", "test 5", "selection 4", "6 pairs", "95 %"):  # fmt: skip
         assert message in done.output
     with table.open(newline="") as written:
         lines = list(csv.DictReader(written))

@@ -99,10 +99,10 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
     for part in (
         f"First: plain in {sweeps / 'plain'} (2 of 2 configurations done; 20 seeds ran, 0 failed)",
         f"Second: lower in {sweeps / 'lower'} (2 of 2 configurations done; 20 seeds ran, 0 failed)",
-        "Specification: model.norm none / pre\n",
-        "Specification: seeds 0-9 / 0-5\n",
+        "They differ in: model.norm none / pre\n",
+        "They differ in: seeds 0-9 / 0-5\n",
         f"Second: few in {sweeps / 'few'} (2 of 2 configurations done; 12 seeds ran, 1 failed)",
-        "2 configurations with equal searched values (lr); only in the first: 0, only in the second: 0",
+        "2 configurations with equal searched values (lr)\n",
         "More than seed noise (simultaneous 95 % band over 11 lengths, 10 paired seeds): lower is "
         "better at lengths 8-11, by up to 0.0",
         "Of 2 matched configurations 2 differ at the test lengths 8-11 with p < 0.05 after Holm's correction: #0, #1; "
