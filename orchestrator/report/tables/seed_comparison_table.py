@@ -107,9 +107,7 @@ def list_difference_notes(comparisons: Sequence[SeedComparison]) -> list[str]:
     if paired := [comparison for comparison in comparisons if comparison.outcome.paired and comparison.outcome.n]:
         without_interval = any(math.isnan(comparison.outcome.low) for comparison in paired)
         too_few = f"; none with fewer than {MIN_FOR_MEDIAN} pairs" if without_interval else ""
-        notes.append(
-            f"Difference: the median over pairs of seeds, with an exact {100 * LEVEL:g} % interval{too_few}."
-        )
+        notes.append(f"Difference: the median over pairs of seeds, with an exact {100 * LEVEL:g} % interval{too_few}.")
     if any(not comparison.outcome.paired for comparison in comparisons):
         notes.append(
             "Unpaired seeds: the difference of the medians; an interval would assume the same spread of both "
