@@ -300,9 +300,9 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
     if left_out > noted:
         notes.append(f"All together: {format_count(left_out, 'seed')} left out, missing in some matched configuration.")
     if len(matching.pairs) > 1:
-        best = ' "Best": the first by the selection lengths of each sweep.' if sweep_comparison.best else ""
+        ranked = ' "Best": the first by the selection lengths of each sweep.' if sweep_comparison.best else ""
         notes.append(
-            f'"Together": the mean of a seed over the {len(matching.pairs)} configurations.{best} All of them at all '
+            f'"Together": the mean of a seed over the {len(matching.pairs)} configurations.{ranked} All of them at all '
             "lengths: --csv FILE.csv"
         )
     yield from (make_sentence_text(note, console, first, "dim") for note in notes)

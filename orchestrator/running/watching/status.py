@@ -16,8 +16,22 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
 from orchestrator.results.seed_failures import advise_retry, make_failure_rows, name_seeds
 from orchestrator.results.sweep_status import describe_end_status
-from orchestrator.running.watching.meter import count_seeds, count_steps, count_steps_done, format_best_score
-from orchestrator.text.wording import format_command, format_count, format_label, group_errors, join_first_few
+from orchestrator.running.watching.meter import (
+    count_seeds,
+    count_steps,
+    count_steps_done,
+    find_best_configuration,
+    format_best_score,
+)
+from orchestrator.text.wording import (
+    format_command,
+    format_count,
+    format_label,
+    format_lengths,
+    format_metric,
+    group_errors,
+    join_first_few,
+)
 
 MAX_NAMED_PACKS = 4  # of the packs with the same error
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
@@ -60,7 +74,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         (f"{noun}s", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs repacked", sentence) for sentence in describe_repackings(state.repackings)),
         *([] if ended else [("member-steps", done_share)]),
-        ("best score" if ended else "best so far", format_best_score(state)),
+        ("best score" if ended else "best so far", f"{format_best_score(state)}{_describe_objective(state)}"),
     ]
 
     # Rows without content are left out, so that failed packs stand out.
@@ -73,6 +87,16 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         tried = sum(bool(pack.attempts) for pack in state.packs.values())
         rows.append(("failed attempts", f"{len(attempts)} in {format_count(tried, noun)}, last: {attempts[-1]}"))
     return rows
+
+
+def _describe_objective(state: SweepState) -> str:
+    """Return the metric, lengths and direction of the best score as text to append; empty without a score."""
+    objective = state.spec.get("objective")
+    if objective is None or find_best_configuration(state) is None:
+        return ""
+    metric = format_metric(objective["metric"], objective["average"])
+    better = "lower" if objective["direction"] == "minimize" else "higher"
+    return f": {metric} at the {format_lengths(objective['lengths'], 'selection ')}, {better} is better"
 
 
 def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:

@@ -98,7 +98,8 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
     )
     (listed,) = (line for line in list_sweeps(tmp_path) if line.startswith("searched-"))
     assert listed.split()[-1] == "searched" and "(#2)" in listed  # the label in the search, as in the report
-    assert dict(make_status_rows(child.state))["best score"].endswith("(#2)")
+    score_text, _, judged_by = dict(make_status_rows(child.state))["best score"].partition(": ")
+    assert score_text.endswith("(#2)") and judged_by.startswith(child.judged_name) and "lower" in judged_by
     assert [name for name, _ in make_leading_curve_rows(child.state)] == ["median of #2"]
     assert any("4 seeds" in message and "6" in message for message in planned.messages)
 
