@@ -279,7 +279,8 @@ def _render_table(cells: Cells) -> str:
         return f"<tr>{''.join(line)}</tr>"
 
     body = "".join(render_line("td", texts) for texts in zip(*cells.values(), strict=True))
-    return f"<div class=wide><table>{render_line('th', cells)}{body}</table></div>"
+    head = f"<thead>{render_line('th', cells)}</thead>"  # which paper repeats on every sheet
+    return f"<div class=wide><table>{head}<tbody>{body}</tbody></table></div>"
 
 
 def _keep_together(text: str) -> str:

@@ -122,6 +122,7 @@ def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(
     assert all(sign * failed > sign * end for c, end in ends if c != index)
     shown = "getComputedStyle(document.querySelector('#legend .sign')).visibility"
     assert tab.read(shown) == "hidden"  # no curve has a cross yet
+    assert tab.read("document.querySelector('#legend .sign').nextSibling") is None  # its room indents no text
     tab.click(f'#table tr[data-c="{index}"]')
     assert tab.read(shown) == ("visible" if failed_seeds == 1 else "hidden")
     if failed_seeds == 1:  # its median curve is infinite, and still named, beside the seed that did not fail

@@ -444,6 +444,16 @@ def test_the_table_is_sorted_by_a_column(page):
         assert page.read(column) == sorted(page.read(column), reverse=turned)
 
 
+def test_the_head_of_every_table_is_bold_and_on_each_sheet_of_paper(page):
+    weights = "[...new Set([...e.querySelectorAll('{}')].map(cell => getComputedStyle(cell).fontWeight))].join()"
+    tables = page.read(
+        "[...document.querySelectorAll('table')].map(e => ["
+        f"e.closest('[id]')?.id, {weights.format('thead th')}, {weights.format('tbody tr > *')}])"
+    )
+    assert {"table", "comparison", "effects", "what-failed"} <= {name for name, _, _ in tables}
+    assert {(head, body) for _, head, body in tables} == {("600", "400")}
+
+
 def test_numbers_are_aligned_at_the_right_and_texts_at_the_left(page, tab, tmp_path, synthetic_sweep):
     sides = (
         "Object.fromEntries([...document.querySelector('{}').rows].map(row => [...row.cells]).reduce((heads, row) =>"

@@ -254,7 +254,7 @@ function drawLegend(groups) {
   const infinite = d3.range(C).filter(c => isLost(c, "selection") || isLost(c, "test")).map(c => configurations[c].label);
   if (infinite.length) {
     const lost = make("span");
-    lost.append(make("span", "\u00d7 ", {class: "sign"}), `${WHY_LOST}: ${listFirst(infinite)}`);
+    lost.append(`${WHY_LOST}: ${listFirst(infinite)}`, make("span", " \u00d7", {class: "sign"})); // at the end its empty room indents nothing
     entries.push(lost);
   }
   const counts = hollow.map(c => `${configurations[c].label} ${configurations[c].failed} of ${configurations[c].seeds.length}`);
