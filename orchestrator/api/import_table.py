@@ -84,6 +84,7 @@ def import_table(
         digest = hashlib.sha256(frame.to_csv(index=False).encode()).hexdigest()
         rows = ImportedRows(frame=frame, source="a data frame", sha256=digest, locate=lambda row: f"row {row + 1}")
 
+    # Without `storage` the sweep is written to the default folder, as by `lengthwise import`.
     selection = None if lengths is None else tuple(lengths)
     outcome = import_table_rows(
         rows,

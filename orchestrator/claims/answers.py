@@ -99,6 +99,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
     that is not negligible, cannot be true together with that of no difference. Saturated pairs do not support
     equivalence (`compute_saturated_share`).
     """
+    # A mean is judged by Student's test, which has no test of equivalence.
     bound = claim.no_effect_bound
     differences = subtract_values(*pair_arms(arms))
     if claim.statistic == "mean":
@@ -246,6 +247,7 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     `n` counts the independent units of the design of the search, as in reports. With `hold_others` the effect is the
     slope with the other searched keys, except those of weight averages, held fixed, in standard deviations of ranks.
     """
+    # The values of the key are the positions of the trend, so the sweep must have searched it.
     key = str(claim.key)
     arm = arms[0]
     searched = {config_id: dict(sweep.state.configurations[config_id].values) for config_id in arm.config_ids}

@@ -224,7 +224,7 @@ def _format_value(value: object) -> str:
 
 
 def describe_remedy(judgement: Judgement) -> str:
-    """Return a sentence on what would decide an undecided claim; empty for a decided one."""
+    """Return a sentence with the seeds or settings that would decide a claim; empty for a decided one."""
     if judgement.is_decided or judgement.answer is None:
         return ""
     if judgement.claim.control and judgement.reason.startswith(CONTROL_FAILED):

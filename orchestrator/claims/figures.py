@@ -49,6 +49,7 @@ def draw_claim(judgement: Judgement) -> Figure:
     sweep, claim = judgement.sweep, judgement.claim
     assert sweep is not None and judgement.arms is not None, "only drawable claims are drawn"
 
+    # Every figure has the same frame, in which curves or dots are drawn below.
     arms = [judgement.arms[name] for name in claim.compare]
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     axes = figure.subplots()
@@ -121,6 +122,7 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
             axes.axvspan(first - 0.5, last + 0.5, zorder=0, linewidth=0, label=label, facecolor=color)
             label = ""  # once in the legend
 
+    # Lengths that double are spaced evenly on a logarithmic axis.
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if lengths[-1] >= MIN_LOG_RATIO * lengths[0] and len(lengths) <= MAX_LOG_LENGTHS:
         axes.set_xscale("log", base=2)
@@ -150,6 +152,7 @@ def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None
         rows = (divide_values if claim.question == "ratio" else subtract_values)(*pair_arms(arms))
     values = np.sort(compute_seed_medians(rows))
 
+    # Draw every seed by rank, in front of the interval of the effect.
     ranks = np.arange(1, len(values) + 1)
     is_finite = np.isfinite(values)
     if answer is not None and math.isfinite(answer.low) and math.isfinite(answer.high):

@@ -155,6 +155,7 @@ def delete(
 
     delete_sweep(deletion, delete_mlflow_runs)
 
+    # Runs at other addresses stay, and so do those of a sweep that has copies.
     remaining_uris = [uri for uri in deletion.published_at if uri not in deleted_runs]
     files = "the checkpoints of " if checkpoints else ""
     say(

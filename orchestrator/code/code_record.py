@@ -60,12 +60,13 @@ def list_recorded_folders(codes: Sequence[Mapping[str, Any]]) -> list[Path]:
 
 def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> CodeRecord:
     """Return the record of the code of this process. Raises UserCodeError if a module was edited after its import."""
+    # Modules of `imports` are copied in full, unless they are installed.
     copies = {}
     for module in modules:
         for name in module.files if not module.installed else ():
             copies[f"{name_copy_folder(module.sha256)}/{name}"] = _read_unchanged_file(module, name)
 
-    # Files of `imports` are copied already. Copy other imported files except credentials and large ones.
+    # Other imported files are recorded by the work tree that they are in.
     copied_paths = {module.root / name for module in modules for name in module.files}
     imported = _read_imported_files([tree.root for tree in trees], copied_paths)
     folders = []
@@ -73,6 +74,8 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
         files = dict(sorted(imported[tree.root].items()))
         if not (files or tree.commit or tree.problem):
             continue
+
+        # Copy them, except credentials and large ones.
         digests = {name: _compute_short_digest(content) for name, content in files.items()}
         bytes_left = MAX_CODE_COPY_BYTES
         not_copied = []
@@ -82,6 +85,8 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
             else:
                 bytes_left -= len(content)
                 copies[f"{name_copy_folder(compute_mapping_digest(digests))}/{name}"] = content
+
+        # The commit and the diff of uncommitted changes lead to all other files of the tree.
         diff = None
         if tree.diff_sha256:
             file = f"{CODE_FOLDER}/{tree.diff_sha256[:12]}.diff"

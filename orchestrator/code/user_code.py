@@ -177,6 +177,8 @@ def load_module(source: CodeSource) -> None:
         add_search_folder(source.root)
     if source.module in (PROGRAM, DATA):
         return
+
+    # A module whose files have not changed is imported already.
     loaded = _loaded_sources.get(source.module)
     if loaded is not None and loaded.sha256 == source.sha256:
         return

@@ -68,6 +68,7 @@ def export(folder: Path, request: ExportRequest, *, force: bool = False) -> list
     Raises these errors before anything is written: UserError for options that do not fit together, for files that exist
     (unless `force`) and for missing results; SweepFileError for an invalid labels file.
     """
+    # All files show the same summary, with the texts of the user's labels.
     request.check()
     state = SweepState.load(folder)
     summary = summarize(state)
@@ -124,7 +125,7 @@ def _plan_best(planned: _PlannedFiles, path: Path, state: SweepState, summary: S
 def _plan_figures(
     planned: _PlannedFiles, request: ExportRequest, form: str, summary: Summary, label_texts: Mapping[str, str]
 ) -> None:
-    """Plan the figures of a paper in a format such as pdf, and say what their captions need."""
+    """Plan the figures of a paper in a format such as pdf, and print the sentences that their captions need."""
     from orchestrator.export.paper_figures import DEFAULT_SIZE, draw_paper_figures, make_caption, parse_size
 
     inches = parse_size(request.size) if request.size else DEFAULT_SIZE

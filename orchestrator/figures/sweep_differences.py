@@ -27,6 +27,7 @@ def draw_difference_figure(comparisons: Sequence[SweepComparison], path: Path) -
     band = ", with simultaneous 95 % band" if any(comparison.has_band for comparison in comparisons) else ""
     title = f"mean over the matched configurations, median over seeds{band}"
 
+    # Called only if the figure must be drawn again.
     def draw() -> Figure:
         figure = Figure(figsize=(8.0, 4.6))
         axes = figure.subplots()

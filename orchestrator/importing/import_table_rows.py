@@ -118,6 +118,7 @@ def import_table_rows(
     Raises UserError for invalid rows, SweepFileError for an invalid name, SweepExists if the folder already holds a
     sweep, before anything is written.
     """
+    # Refuse names that the rows do not have, then choose what decides: metric, average, members and lengths.
     results = check_rows(rows, columns=columns, seed_column=seed_column, step=step)
     averages = () if options.average is None else (options.average,)
     for kind, names, allowed in (
@@ -131,6 +132,7 @@ def import_table_rows(
     members = group_members(results, metric, average, missing)
     lengths = _choose_lengths(results, members, metric, options)
 
+    # Build the sweep file and the first record as `run` would have written them.
     objective = {
         "metric": metric,
         "average": average,

@@ -72,6 +72,8 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     codes_R = rows["configuration"].to_numpy() * len(seeds) + seed_index_R
     is_last_R = rows["step"].to_numpy() == last_steps[rows["configuration"].to_numpy()]
     complete_codes_M, value_counts_M = np.unique(codes_R[is_last_R], return_counts=True)
+
+    # A member with a part of its values is a mistake in the table, not a failed seed.
     counts = [len(cells.averages) * sum(map(len, cells.lengths.values())) for cells in measured]
     expected_counts_C = np.array(counts)[measured_index_C]
     if (is_partial_M := value_counts_M < expected_counts_C[complete_codes_M // len(seeds)]).any():
@@ -103,6 +105,8 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
             configuration = code // len(seeds)
             key = (int(measured_index_C[configuration]), int(last_steps[configuration]))
             codes_by_pack.setdefault(key, []).append(code)
+
+        # Codes become pairs of configuration and seed again.
         for (measured_index, steps), pack_codes in codes_by_pack.items():
             members = tuple((code // len(seeds), int(seeds[code % len(seeds)])) for code in pack_codes)
             pack_rows = _select_members(rows, np.array(pack_codes))
@@ -170,6 +174,7 @@ def _select_measured_rows(
             measured.append(_make_measured_cells(results, lengths, np.unravel_index(cells, shape)))
         measured_indices[number] = index_by_cells[cells.tobytes()]
 
+    # Say which rows are left out, because the results then have fewer metrics or lengths than the table.
     notes = []
     if not is_measured_R.all():
         names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~is_measured_R]))

@@ -200,6 +200,8 @@ def tidy_log(log: Log, naming: Naming, logged_names: list[str] | None = None) ->
     if "length" not in frame:
         frame["length"] = NO_LENGTH
     frame["value"] = points["value"].replace("null", float("nan"))
+
+    # The digest of the rows stands for the file that they do not have.
     omitted_runs = len(set(range(len(log.settings))) - set(runs.tolist()))
     return ImportedRows(
         frame=frame,

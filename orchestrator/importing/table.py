@@ -125,6 +125,7 @@ def check_rows(
     `columns` are those with settings, by default all without another meaning. `step` is the step of every row, for a
     table without this column. Raises UserError, with the row, for a value that is missing, not a number, or repeated.
     """
+    # Give seed and step their usual names, and find the columns with settings.
     frame = raw.frame.rename(columns={seed_column: "seed"}) if seed_column in raw.frame else raw.frame
     if step is not None:
         if "step" in frame:

@@ -47,6 +47,7 @@ def make_configurations(
     `recorded_ids` maps config_ids computed by the current code to recorded config_ids. Raises SweepFileError with a
     problem for each invalid key of the sweep file.
     """
+    # The problems of all draws are collected, and sections without drawn values are built only once.
     if spec.folder is not None:
         add_search_folder(spec.folder)
     trainer, config_ids = get_trainer(spec.sections), dict(recorded_ids or {})
@@ -205,6 +206,7 @@ def _find_drawn_item(spec: SweepSpec, key: str, values: Mapping[str, Any]) -> st
 
 def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     """Return warnings about unusual settings of members, and of the objective (for the first member)."""
+    # The objective is the same for all members, so the first member shows what it measures.
     objective, trainer = spec.objective, get_trainer(spec.sections)
     warnings = list_trainer_warnings(spec, members)
     measured = trainer.list_measurements(members[0])
@@ -225,6 +227,7 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
         included = f"objective.lengths includes every evaluated length{beyond} ({format_ranges(longer)})"
         warnings.append(f"{spec.format_location('objective.lengths')}: {included}, so none is left as a test")
 
+    # The objective may rank a metric in another direction than its task declares.
     if metric.direction != objective.direction:
         mismatch = (
             "has no better direction" if metric.direction == "none" else f"is better when it is {metric.direction}d"

@@ -1,4 +1,4 @@
-"""Find what a later specification of a sweep adds: seeds, configurations and grid values."""
+"""Find the seeds, configurations and grid values that a later specification of a sweep adds."""
 
 import json
 import shlex

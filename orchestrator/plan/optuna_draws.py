@@ -206,6 +206,7 @@ def _draw_tpe(
 
     Conditional domains are drawn only if their condition holds; the constant liar separates draws of a generation.
     """
+    # The seed depends on the number of results, so that a resumed search draws the same points.
     sampler = TPESampler(
         seed=_derive_seed(spec.search.seed, len(results)),
         n_startup_trials=spec.search.results_needed,

@@ -227,6 +227,8 @@ def _forecast_program(
         uses |= {"hours": hours / parallel_members, "gpu_hours": hours * resources.gpus}
         text = format_duration(3600 * hours / parallel_members)
         time = f"about {text} with {format_count(parallel_members, 'member')} at once ({source})"
+
+    # Rows without a text are left out, such as that on hidden GPUs.
     rows = [
         ("program", example.program.description),
         (

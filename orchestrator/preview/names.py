@@ -44,6 +44,7 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     that can be listed. Names of the modules `imports` are included. Raises UserError for an unknown kind,
     UserCodeError for a module that cannot be imported.
     """
+    # Examples are files; all other names are registered by modules, the user's included.
     if kind == EXAMPLES:
         return [
             line for name, path in find_shipped_sweeps().items() for line in (f"{name}  {path}", _describe_file(path))

@@ -164,6 +164,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         first_report = min(member.evaluation_interval or member.steps, member.steps)
         work = replace(work, pause_at=first_report, objective=spec.objective.model_dump())
 
+        # Train up to the first report; an error of the program is shown with the end of its log.
         began = time.monotonic()
         reporter = _FirstReport()
         name = format_label(configuration.number)

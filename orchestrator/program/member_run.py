@@ -191,6 +191,7 @@ class _MemberRun:
 
     def _run_command(self, reports: Path, log: Path) -> tuple[int, ReachedLimit | None]:
         """Run the command; return its exit code, and the limit that stopped it, else None."""
+        # The client in the program reads its configuration, and what it must report, from files.
         self.start_step = self.reports.completed_step
         config, declared = (reports.with_suffix(f".{name}.json") for name in ("config", "declared"))
         config.write_text(json.dumps(self.member.config, indent=1), encoding="utf-8")

@@ -189,7 +189,7 @@ def _find_missing_files(member: ProgramMember, root: Path) -> list[tuple[str, st
 
 
 def _find_scripts(words: Iterable[str]) -> list[str]:
-    """Return the words, or what follows their `=`, that name scripts: files that must exist before the start."""
+    """Return the scripts that words of a command name, such as train.py or --script=train.py."""
     # A word with spaces is a script for bash -c.
     names = [word.rpartition("=")[2] for word in words if "$" not in word]
     return [name for name in names if name.endswith((".py", ".sh")) and not any(map(str.isspace, name))]

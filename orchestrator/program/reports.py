@@ -73,10 +73,6 @@ class DeclaredReports:
             "wants_ignored_keys": not self.passes_config,
         }
 
-    def check_judged(self, average: str, curves: Mapping[str, Mapping[int, float]]) -> None:
-        """Raise ValueError if a report of the judged average lacks a length at which configurations are ranked."""
-        lengthwise.check_curves(curves, average, self.fields, is_due=True)
-
     def lacks_judged(self, averages: Collection[str]) -> bool:
         """Return whether the average by which configurations are ranked is not among these."""
         return self.judged is not None and self.judged["average"] not in averages
@@ -160,6 +156,7 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
     if ends:
         return Report(step=step, failed=ends == ["failed"], stopped=ends == ["stopped"])
 
+    # What remains is an evaluation, whose curves are checked as in the client.
     average, curves = fields.get("average", "raw"), fields["curves"]
     if not isinstance(curves, dict):
         raise ValueError("`curves` must be an object of metrics")
@@ -230,6 +227,7 @@ class MergedReports:
 
     def _add_report(self, report: Report) -> list[ReportedStep]:
         """Add a report and return the due steps that it completes. Raises ValueError if earlier ones are missing."""
+        # Reports without curves come first, and reports after the last step, which record nothing.
         step, average = report.step, report.average
         if report.defaults is not None:
             self.defaults = report.defaults
@@ -261,7 +259,8 @@ class MergedReports:
         if (step, average) in self._curves:
             self.repeated += not np.array_equal(self._curves[step, average], values_KL, equal_nan=True)
         elif self.declared.is_due(step) and step > self.completed_step:
-            self.declared.check_judged(average, report.curves)
+            # The average that ranks configurations needs every length at which they are ranked.
+            lengthwise.check_curves(report.curves, average, self.declared.fields, is_due=True)
             self._curves[step, average] = values_KL
             if self.completed_step == 0:
                 self._first_curves.append(report.curves)

@@ -41,6 +41,7 @@ def repair_ledger(folder: Path) -> list[str]:
     NewerLedger, DamagedLedger if even the first record is damaged, DamagedCurves for a sweep at an address, and
     LedgerError if nothing can be written.
     """
+    # Hold the lock, so that no driver writes meanwhile; records count as damaged if their curves are.
     path = folder / LEDGER_FILE
     read_ledger_bytes(folder)  # raises for a folder without a ledger, before a lock file is made in it
     with SweepLock(folder):

@@ -100,6 +100,7 @@ def compare_and_show(
     if figure is not None:
         from orchestrator.figures.sweep_differences import draw_difference_figure
 
+        # Configurations without common lengths have no curve of differences.
         drawable = [sweep_comparison for sweep_comparison in comparisons if sweep_comparison.by_length]
         if not drawable:
             raise UserError(f"--figure {figure}: the matched configurations have no common lengths")
@@ -268,6 +269,8 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
         yield from _advise_more_seeds(sweep_comparison.together[0], [first, sweep_comparison.second], console)
     else:
         yield Text("No verdict: nothing can be compared.", "bold")
+
+    # Settings in which the sweeps differ may explain the verdict.
     for name, summary in (("First", first), ("Second", sweep_comparison.second)):
         yield make_sentence_text(f"{name}: {describe_sweep(summary)}", console, summary)
     yield make_sentence_text(f"They differ in: {describe_differences(sweep_comparison)}", console, first)
@@ -281,6 +284,8 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
         yield Text(describe_sign(sweep_comparison.together, *names), style="bold")
         yield from _lay_out_comparisons(sweep_comparison.together, [], first, console)
     yield from (make_sentence_text(sentence, console, first) for sentence in describe_noise(sweep_comparison))
+
+    # Matched configurations are listed only if they differ.
     differing_pairs = list_differing(sweep_comparison) if len(matching.pairs) > 1 else []
     shown = differing_pairs[:MAX_DIFFERING_LINES]
     if shown:

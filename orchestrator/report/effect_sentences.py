@@ -29,6 +29,7 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     one interval of each hyperparameter, or of each value, counts: intervals at other lengths and of slopes would be
     further chances to exclude 0.
     """
+    # A sweep without effects has a sentence that says why.
     if summary.status == "running":
         return "The effects of hyperparameters are shown when the sweep has ended."
     if not shows_effects(summary):

@@ -36,7 +36,7 @@ class _Share:
 
 
 def describe_failed_count(summary: Summary, *, with_error: bool = True) -> str:
-    """Return how many seeds failed, of what kind, and what the policy does with them: "3 failed (1 diverged ...)".
+    """Return the number of failed seeds with their kinds, and how the policy counts them: "3 failed (1 diverged ...)".
 
     `with_error` adds the most frequent error of those that crashed, and the steps at which seeds diverged.
     """

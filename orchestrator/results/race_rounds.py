@@ -28,7 +28,7 @@ def describe_rule(race_round: Round) -> str:
 
 
 def describe_race(race: Race) -> str:
-    """Return how much a race has trained and what its ranks mean, without a final full stop."""
+    """Return a sentence on the members that a race has trained and on its ranks, without a final full stop."""
     # Seeds are cumulative, because a configuration keeps those of earlier rounds.
     seed_count = 0
     round_texts = []

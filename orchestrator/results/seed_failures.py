@@ -19,7 +19,7 @@ def describe_failure(state: SweepState, configuration: ConfigurationState, membe
 
 
 def _describe_divergence(state: SweepState, configuration: ConfigurationState, step: int) -> str:
-    """Return what was NaN or infinite when a member diverged at this step."""
+    """Return the values that were NaN or infinite when a member diverged at this step, as text."""
     # A program diverges by the loss that it reports, or by scores of nothing but NaN at its last step.
     if IMPORTED in state.provenance:
         subject = str(state.spec["objective"]["metric"])

@@ -21,9 +21,9 @@ def find_chosen(summary: Summary, rows: Sequence[ConfigurationResult]) -> Config
 
 
 def is_biased(summary: Summary, comparison: SeedComparison) -> bool:
-    """Return whether the choice of one of two configurations by the compared seeds biases what these say.
+    """Return whether a comparison is biased, because the compared seeds also chose one of its two configurations.
 
-    It does not if the seeds have no interval, or have equal values.
+    It is not if the seeds have no interval, or have equal values.
     """
     rows = [summary.by_config_id[config_id] for config_id in (comparison.first, comparison.second)]
     has_interval = not math.isnan(comparison.outcome.low)

@@ -102,6 +102,8 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
         session = Session(ledger=ledger, console=console, interrupts=interrupts, notifier=WebhookNotifier(notify))
         reason = ""
 
+        # A signal, a full disk or a lack of memory is an interruption; other errors end the sweep as failed, and are
+        # raised.
         with set_exit_message(f"interrupted; continue with: {format_command('resume', ledger.folder)}"):
             try:
                 yield session

@@ -179,6 +179,8 @@ def plan_extension(
         }
     elif seeds is not None:
         changes.append(f"seeds={[*recorded.seeds, *_choose_new_seeds(seeds, recorded.seeds, sweep_by_seed)]}")
+
+    # The changed specification is checked like any sweep file, and must add something.
     racing = recorded.search.racing
     if racing is not None and racing.keep is None and racing.test is None and seeds is not None and not selected_ids:
         raise UserError(f"--seeds {seeds}: the race of {sweep} has neither keep nor test; give --top, too")

@@ -60,6 +60,7 @@ def plan_more_steps(
     UserError with the reason if the sweep is unfinished or has no checkpoints, or if more steps would change its first
     steps.
     """
+    # Refuse sweeps that cannot be trained further, before anything is computed.
     refuse_imported(state)
     refuse_program(state.spec, f"--steps {steps}")
     import_recorded(state)
@@ -99,6 +100,8 @@ def plan_more_steps(
             f"{state.folder}: --steps {steps}: no checkpoints: not written (resources.checkpoint_seconds) or deleted; "
             f"{_describe_rerun(steps)}"
         )
+
+    # The first record of the new sweep names the members that each of its members continues.
     origin = _make_origin(state, steps, list(zip(old_configurations, new_configurations, strict=True)))
     first, last = checkpoint_steps[0], checkpoint_steps[-1]
     at_steps = f"step {first}" if first == last else f"steps {first} to {last}"

@@ -48,7 +48,7 @@ def resolve_initial_weights(reading: Reading, storage: Path | None = None) -> Re
 
     # Resolve every value that the space or a listed configuration may give to the section.
     space = {
-        key: replace(domain, values=tuple(resolver.resolve_all(domain.values, key, f"space.{key}.{domain.kind}")))
+        key: replace(domain, values=resolver.resolve_all(domain.values, key, f"space.{key}.{domain.kind}"))
         if isinstance(domain, (Choice, Grid))
         else domain
         for key, domain in spec.space.items()
@@ -76,9 +76,9 @@ class _WeightsResolver:
         self.findings = findings
         self.storage = storage
 
-    def resolve_all(self, values: tuple[Any, ...], key: str, address: str) -> list[Any]:
+    def resolve_all(self, values: tuple[Any, ...], key: str, address: str) -> tuple[Any, ...]:
         """Return the values of a domain, each resolved as by `resolve`."""
-        return [self.resolve(value, key, f"{address}[{index}]") for index, value in enumerate(values)]
+        return tuple(self.resolve(value, key, f"{address}[{index}]") for index, value in enumerate(values))
 
     def resolve(self, value: Any, key: str, address: str) -> Any:
         """Return a value with paths and hashes of its initial weights; `address` is its full key in the file."""
@@ -119,6 +119,7 @@ class _WeightsResolver:
                     f"{address}.{key}", "unknown key", given=settings[key], names=SWEEP_KEYS, misspelt=key
                 )
 
+        # Choose the configuration, and the seeds whose weights are read.
         state = SweepState.load(self._find_sweep(str(settings["sweep"])))
         configuration = _choose_configuration(state, settings.get("configuration", "best"))
         average, seeds = settings.get("average", "raw"), settings.get("seeds", "same")
@@ -142,6 +143,7 @@ class _WeightsResolver:
                 raise UserError(str(error)) from error
             files[str(seed)] = str(stored.path.resolve())
 
+        # From now on the settings name files and their hash; the sweep is only mentioned as their source.
         source = f"{state.name} {format_label(configuration.number)}"
         resolved: dict[str, Any] = {"file": files, "source": source}
         if seeds != "same":

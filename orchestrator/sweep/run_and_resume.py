@@ -78,6 +78,7 @@ def run_sweep(
     machine lacks, SweepExists or SpecChanged if the folder already has a sweep, LedgerError if it cannot be written.
     All except LedgerError are raised before anything is written.
     """
+    # A sweep that exists here, or at the address, is refused.
     spec, folder = resolve_tracking_uri(spec), storage / spec.name
     fetch_sweep(folder)
     with _report_problems_first(spec):

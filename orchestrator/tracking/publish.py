@@ -91,6 +91,7 @@ def publish(
                 write_curves(state, curves)
             return [folder / CURVES_FILE, *list_report_files(folder)]
 
+        # Files last; the digest of all runs says whether they have changed.
         if sweep_files:
             store.upload(parent, make_files, {"sweep.yaml": state.spec}, sweep_run.compute_digest(*digests))
         links = store.make_links(parent_id)

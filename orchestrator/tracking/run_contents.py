@@ -145,6 +145,7 @@ class MlflowRunBuilder:
 
     def make_configuration_runs(self, parent_run_id: str = "") -> Iterator[tuple[ConfigurationResult, RunContents]]:
         """Yield the run of each configuration, by number, as a child of the run of the sweep."""
+        # If a configuration was recorded twice, the first record has its start.
         configuration_records = [record for record in self.records if record.kind == "configuration"]
         start_times = {record.fields["config_id"]: record.time for record in reversed(configuration_records)}
         for row in sorted(self.summary.rows, key=lambda row: row.number):

@@ -72,6 +72,7 @@ def evaluate_later(
     evaluations are possible. Raises UserError for unknown configurations, missing weights and settings that the task or
     model refuses, SweepLocked while the sweep runs, and DamagedWeights with the file.
     """
+    # Only one process may write the ledger, and only weights of the engine can be evaluated.
     if owner := describe_running_driver(folder):
         raise SweepLocked(f"{folder}: another driver is running: {owner}; evaluate when it has ended")
     state = SweepState.load(folder)

@@ -126,6 +126,7 @@ class InitialWeights(Settings):
         """Return which tensor of the file each parameter takes. Raises WeightsError if they do not fit."""
         from trainers.files.tensor_file import read_shapes
 
+        # Names and shapes in the file, by the names that the model has for them.
         path = self._find_verified(seed)
         shapes, is_lengthwise_file = read_shapes(path)
         stored = self._map_stored_names(path, shapes, is_lengthwise_file)

@@ -179,6 +179,8 @@ class _PackEvaluator:
             forward = Forward(
                 pack.model, weights, pack.form, piece_noise, pack.training.compute_dtype, self.beat, is_recording
             )
+
+            # The task's scores, then those of the model and of added metrics, from what the pass has recorded.
             logits = None
             if shares_logits:
                 logits = forward(piece)

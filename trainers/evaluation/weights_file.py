@@ -148,6 +148,7 @@ def _read_metadata(path: Path, sha256: str) -> dict[str, Any]:
     if hashlib.sha256(header).hexdigest() != sha256:
         raise _make_damage_error(path, "its header does not match its checksum")
 
+    # The header is JSON that anyone may have written, so every part of it is checked.
     try:
         with safe_open(path, framework="np") as opened:
             metadata: Any = json.loads((opened.metadata() or {})["lengthwise"])

@@ -25,6 +25,7 @@ def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | m
     This takes a fraction of the time of syncing each file by itself. If it raises OSError, some files may already be
     renamed.
     """
+    # Temporary names are unique to this thread, because several may write the same file.
     unique = f"{os.getpid()}-{threading.get_ident()}"
     written: dict[Path, Path] = {}
     path = folder

@@ -101,6 +101,7 @@ def call_members(
     ) -> tuple[Tensor, dict[str, list[Tensor]]]:
         return call_member(parameters, tokens_BT, inputs, draws and replace(draws, member=index_1))
 
+    # Stacked, one call serves all members; what vmap cannot run is called for one member after another.
     with sdpa_kernel(SDPBackend.MATH):  # the only backend that vmap can batch
         if stacked:
             logits, recorded = vmap(call_stacked, randomness="error")(dict(weights), batch.tokens, inputs, index_M1)

@@ -44,6 +44,8 @@ class Pack:
         self.criteria = tuple(first.criteria.values())
         self.lengths = first.evaluated_lengths
         self.metrics = first.metrics
+
+        # Weights of all parameters are one row per member (`ParameterLayout`).
         self.dtype = torch.float64 if first.training.dtype == "float64" else torch.float32
         self.form: str = self.model.choose_form(self.task)
         self.layout = ParameterLayout(self.model.parameters(self.task))
@@ -60,6 +62,8 @@ class Pack:
         self.optimizer_hyperparameters = self._make_member_columns([member.training.optimizer for member in members])
         losses = [member.training.loss for member in members if member.training.loss is not None]
         self.loss_hyperparameters = self._make_member_columns(losses) if losses else {}
+
+        # Without any dropout, no random numbers are drawn for it.
         rates = self._make_member_columns([member.model for member in members]).get("dropout")
         has_dropout = rates is not None and any(getattr(member.model, "dropout", 0.0) > 0 for member in members)
         self.dropout_rates = rates[:, 0] if rates is not None and has_dropout else None  # (M,)

@@ -64,6 +64,7 @@ def _select_present_values(
     if (revision := sum_revisions(cls)) != 1:
         plain["revision"] = revision
 
+    # A field with its absent value is left out, so that a new field changes no identity.
     for field in filter(is_included, settings_fields(cls)):
         converted: Any
         value = getattr(settings, field.name)
@@ -98,7 +99,7 @@ def _make_plain_absent(field: Field[Any]) -> Any:
 
 
 def _convert_structural(field: Field[Any], value: Any) -> Any:
-    """Return what members of a pack share of a field: its value, or the variant; NOTHING if they share nothing."""
+    """Return the part of a field that all members of a pack share, its value or its variant; NOTHING if none."""
     variant = field.metadata["variant"]
     if field.metadata["member"]:
         return to_plain_value(variant(value)) if variant else NOTHING

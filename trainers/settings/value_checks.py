@@ -30,6 +30,7 @@ def convert_value(hint: Any, value: Any) -> Any:
             raise ValueError("is not null")
         return None
 
+    # Lists, choices and mappings have parts, which are converted in turn.
     if origin is tuple:
         return _convert_list(arguments, value)
     if origin is Literal or _is_enum(hint):

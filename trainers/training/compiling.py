@@ -124,6 +124,7 @@ def compile_once(key: str, on_wait: Callable[[], None]) -> Iterator[None]:
 
         from torch._inductor.runtime.cache_dir_utils import cache_dir
 
+        # The marker of a finished compilation, and the lock that a compiling process holds.
         folder = Path(cache_dir()) / "lengthwise"
         folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.sha256(f"{key} {torch.__version__} {platform.machine()}".encode()).hexdigest()[:32]

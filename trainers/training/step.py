@@ -213,6 +213,7 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
 
     A member is frozen if it has stopped, or if its loss, weights or optimizer state are not finite.
     """
+    # An optimizer may need further gradients, so it also gets a function that computes them.
     step = state.step + 1
     gradient, loss_M = compute_clipped_gradients(pack, state.theta, batches, step, state.averages)
     update_inputs = Update(

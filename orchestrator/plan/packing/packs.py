@@ -113,6 +113,7 @@ class Packer:
         share of its steps; `configurations` has the configurations of all members by config_id. Later packs are made
         for these workers, too.
         """
+        # Later packs are made for these workers, too, even if no pack waits now.
         memory = workers.bytes_per_worker or self._cluster.bytes_per_worker
         self._cluster = replace(self._cluster, workers=workers.size, bytes_per_worker=memory)
         if not packs:

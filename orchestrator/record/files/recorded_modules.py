@@ -66,6 +66,8 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
         if recorded.module == DATA:
             sources.append(_find_unchanged(state.folder, recorded))
             continue
+
+        # Compare the module in its recorded folder with the record; a missing one has a copy in the sweep folder.
         try:
             current, change = _find_current(state.folder.resolve(), recorded), ""
         except UserCodeError as error:
@@ -76,6 +78,8 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
         if current.sha256 != recorded.sha256:
             files = join_first_few(list_differing_keys(recorded.files, current.files))
             change = f"{recorded.title} in {current.root} has changed since the last training ({files})"
+
+        # A change is refused with the way to undo it, or accepted with a note.
         if change:
             copies = _get_copy_path(state.folder, recorded)
             undo_advice = "" if recorded.installed else f"undo the change (copies: {copies}), or "

@@ -72,11 +72,6 @@ class ConfigurationState:
             return False
         return math.isfinite(self.score) or 2 * self.seeds_failed < len(self.members)
 
-    def set_score(self, score: float | None, seeds_failed: int) -> None:
-        """Set the score if there is none yet."""
-        if not self.is_scored:
-            self.is_scored, self.score, self.seeds_failed = True, score, seeds_failed
-
     def drop_score(self) -> None:
         """Remove the score, so that the configuration is scored again."""
         self.is_scored, self.score = False, None

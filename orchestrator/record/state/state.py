@@ -375,7 +375,12 @@ class SweepState:
         draw = self.draws.get(number)
         if draw is None or draw.config_id != config_id:
             raise self._make_damage_error(record, f"score of unknown configuration {number} ({config_id})")
-        self.configurations[config_id].set_score(record.fields["score"], record.fields["seeds_failed"])
+
+        # The first score counts, until the configuration gets more seeds.
+        configuration = self.configurations[config_id]
+        if not configuration.is_scored:
+            configuration.is_scored = True
+            configuration.score, configuration.seeds_failed = record.fields["score"], record.fields["seeds_failed"]
 
     def _get_pack(self, record: Record, pack_id: str) -> PackState:
         """Return a pack that a record refers to. Raises DamagedLedger if it is unknown."""

@@ -89,7 +89,7 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
 
 
 def _list_confirmed_pairs(summary: Summary) -> Iterator[dict[str, Any]]:
-    """Yield the labels of the two configurations that each finished confirmation compares, and what it says of them."""
+    """Yield the two configurations that each finished confirmation compares, by label, with its sentence on them."""
     for confirmation in read_confirmations(summary):
         if confirmation.comparison is not None and confirmation.name != summary.name:
             yield {
@@ -253,6 +253,8 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         )
         for number, name in enumerate(metrics)
     }
+
+    # Base64 of float32 takes less space than numbers as text.
     numbers = [values.astype("<f4").tobytes() for values in (*seed_tables, *band_tables)]
     return {
         "metrics": [

@@ -181,6 +181,8 @@ def _render_failures(summary: Summary) -> Iterator[str]:
         for values in [format_values(row.values, summary.searched)]
         for label in [make_label(summary.state.provenance, row.number)]
     ]
+
+    # A page with hundreds of reasons would hide everything else.
     cells = {name: [line[name] for line in lines[:MAX_FAILURES]] for name in (lines[0] if lines else ())}
     note = [f"{len(lines) - MAX_FAILURES} more reasons are in the ledger."] if len(lines) > MAX_FAILURES else []
 
@@ -228,6 +230,7 @@ def _render_commands(summary: Summary) -> str:
         "to MLflow": format_command("publish", summary.folder),
     }
 
+    # The purpose of each command stands behind it, as a comment that a shell ignores.
     width = max(map(len, commands.values()))
     lines = "\n".join(f"{command_line:{width}}   # {purpose}" for purpose, command_line in commands.items())
     note = "Every curve of every seed is in curves.parquet, with the searched values; tables are in the CSV files."

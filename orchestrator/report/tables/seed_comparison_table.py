@@ -143,12 +143,16 @@ def describe_verdict(
     metric = format_metric(question.metric, question.average)
     kind = "" if question.group == REQUESTED else f"{question.group} "
     where = f"at the {format_lengths(question.lengths, kind)}"
+
+    # No verdict: there is no difference, or failed seeds make it infinite.
     if math.isnan(outcome.difference):
         return f"No verdict {where}: {outcome.reason}."
     has_failed = comparison.first_failed or comparison.second_failed  # else a seed has never reached the metric
     if has_failed and math.isinf(outcome.difference) and math.isnan(outcome.low):
         failed = f"{comparison.first_failed} of {first} and {comparison.second_failed} of {second}"
         return f"No verdict {where}: seeds failed ({failed}), and {outcome.reason}{describe_failed_pairs(outcome)}."
+
+    # Equal values: all pairs tie.
     finished = outcome.n - outcome.both_failed
     if outcome.paired and finished > 1 and outcome.ties == outcome.n:
         pairs = f"all {finished} pairs of seeds"
@@ -160,6 +164,8 @@ def describe_verdict(
         judged = "Inconclusive" if comparison.is_at_end else "No difference"
         judged = judged if finished >= MIN_FOR_MEDIAN else "No verdict"
         return f"{judged} {where}: {metric} of {first} and {second} is equal in {pairs}{describe_end(comparison)}."
+
+    # All other verdicts show the difference and its evidence.
     failed_pairs = describe_failed_pairs(outcome)
     infinity = f"; inf: {'failed seeds' if has_failed else 'never reached'}"
     has_infinite_end = math.isinf(outcome.low) or math.isinf(outcome.high)

@@ -254,6 +254,8 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
             f"{first.folder} and {second.folder}: {other_tasks}no configurations match in the searched keys "
             f"({', '.join(all_keys) or 'none'}){hint}{_advise_configurations(first, second)}"
         )
+
+    # Only configurations that have ended in both sweeps are compared; pruned ones never end.
     pruned_count = sum(
         first_rows[values].pruned_at is not None or second_rows[values].pruned_at is not None
         for values in matched_values
@@ -348,6 +350,8 @@ def _compare_together(
     is_paired = all(streams.is_paired for streams in shared_streams) and has_enough_pairs(
         len(common_seeds), *map(len, seeds)
     )
+
+    # Tables of configurations and seeds; paired sides have the same seeds.
     x_CS, y_CS = (
         np.array(
             [[value_by_seed[seed] for seed in (common_seeds if is_paired else side_seeds)] for value_by_seed in values]

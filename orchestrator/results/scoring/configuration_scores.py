@@ -75,6 +75,7 @@ def compute_judged_values(curves: pd.DataFrame, objective: Objective) -> pd.Data
     cells = evaluation[is_judged_length], np.searchsorted(lengths, length[is_judged_length])
     values_EL[cells] = rows["value"].to_numpy()[is_judged_length]
 
+    # Numbers of members and steps become names again.
     evaluated_members = [members[index] for index in evaluations // max(1, len(steps))]
     return pd.DataFrame({
         "config_id": pd.Series([config_id for config_id, _ in evaluated_members], dtype="str"),

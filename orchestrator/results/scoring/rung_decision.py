@@ -89,6 +89,7 @@ def decide_rung(current: SeedScores, earlier: SeedScores, rungs: Rungs, objectiv
             for config_id in current
         }
 
+    # The record keeps the values that decided, so that a reader can check the decision.
     return RungOutcome(
         survivors=tuple(config_id for config_id in current if config_id in best or config_id in guarded),
         guarded=guarded,

@@ -14,6 +14,7 @@ def make_evaluation_fields(pack_id: str, evaluation: Evaluation, curves: Mapping
     curriculum. stopped_at: the step of the early stop, -1 before it. stages: the stage up to this evaluation.
     validation: for each metric and average, `values` of shape (M, L) at the L validated lengths.
     """
+    # Fields that every evaluation has.
     fields: dict[str, Any] = {
         "pack_id": pack_id,
         "step": evaluation.step,

@@ -60,6 +60,7 @@ def make_progress_rows(
     In a race, totals and time left are those up to the end of the present round. `speed` is in optimizer steps of
     single members per second; it is shown while no pack has measured its own.
     """
+    # Running packs measure their own speed, which is newer than that of the sweep.
     done, total = sum(count_steps_done(state, running).values()), count_steps(state)
     counts = Counter(member.status for member in state.members)
     packs = sum(pack.has_ended for pack in state.packs.values())

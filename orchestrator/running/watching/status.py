@@ -39,6 +39,7 @@ NO_TRACE = "no traceback was kept: the process died and left none, or an earlier
 
 def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return the status of a recorded sweep as rows of label and text."""
+    # Count seeds and steps, and find out whether a driver is running the sweep.
     members, noun = state.members, name_recorded_pack(state)
     counts = Counter(member.status for member in members)
     reasons = ", ".join(
@@ -58,6 +59,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     ended = not owner and state.end_status in ("complete", "failed")
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
 
+    # Rows that most sweeps do not need are left out.
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         *_make_confirms_row(state),

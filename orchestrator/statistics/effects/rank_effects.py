@@ -100,6 +100,7 @@ def compute_effects(
     several grid points is its mean rank among the draws at each grid point. Raises ValueError for a fixed design
     without members.
     """
+    # A fixed design compares members, a random one configurations.
     design = design or Design.random(values_by_config)
     if design.kind == "fixed" and members is None:
         raise ValueError("a fixed design needs the score of each member")

@@ -233,6 +233,7 @@ class PaddedNumbers(Task):
 
         site: the first site of this batch's draws.
         """
+        # Numbers and operator, with the answer below the last tokens.
         operator = torch.full_like(first_SBW[..., :1], self.operator)
         tokens = torch.cat([first_SBW, operator, second_SBW], dim=-1)
         targets = torch.nn.functional.pad(answer_SBW, (tokens.shape[-1] - answer_SBW.shape[-1], 0), value=IGNORED)

@@ -248,6 +248,7 @@ class _Table:
             widths = tokens.counts
             self._check_rows((outputs == IGNORED).all(axis=1), "has only masked targets", "targets")
         else:
+            # Only the tokens of an answer count, if rows have one; otherwise every token after the first.
             text = tokens
             start = np.zeros_like(tokens.counts)
             if row_format.answer is not None:

@@ -91,6 +91,7 @@ class Parity(ScratchpadTask):
 
     def write_text(self, cells_SBN: Tensor, bits_SBN: Tensor, length_SB: Tensor) -> Text:
         """Return rows of given bits in given ascending cells, of which `length` are used."""
+        # There is one place more than bits: that of the last state.
         index = torch.arange(cells_SBN.shape[-1] + 1, device=length_SB.device)
         count = length_SB[..., None]
         is_used = index < count
@@ -105,6 +106,7 @@ class Parity(ScratchpadTask):
         canvas = torch.full_like(cells[..., :1], NUMBER["_"]).expand(*cells.shape[:-1], self.canvas + 1)
         canvas = canvas.scatter(-1, cells, torch.where(is_used, ZERO + bits, NUMBER["="]))
 
+        # The text of every state, or without a scratchpad the answer alone.
         length = torch.where(index <= count, STATE_WIDTH, 0)
         last = index == count
         if self.scratchpad == NONE:

@@ -155,6 +155,7 @@ def make_states(numbers: Operands, cells_SBC: Tensor, initial_SBA: Tensor, longe
     place_a = torch.where(is_carry[..., None], repeat_text("-1", place_a), place_a)
     carry = TOKEN["0"] + numbers.carry[..., :state_count, None]
 
+    # Join the fields of a state; its last token is a mark, or the end.
     opening, closing, c, r = (repeat_text(mark, first) for mark in "[]cr")
     window = push_digits(numbers.total, initial_SBA, state_count)
     is_last = state == count + numbers.longer[..., None] - 1

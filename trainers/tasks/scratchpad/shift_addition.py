@@ -94,6 +94,7 @@ def make_question(numbers: Operands, filler_SBF: Tensor) -> Tensor:
 
 def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     """Return the text of numbers of at most `longest` digits; the first state begins with the question."""
+    # The first state, one for each digit, and the answer.
     canvas = numbers.canvas
     state_count = longest + 2
     count, sum_filler = numbers.count[..., None], filler_SBF[..., 2 * canvas :]
