@@ -278,7 +278,7 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
         p = (
             effect.correlation_p
             if is_within_units
-            else compute_correlation_p(effect.correlation, effect.low, effect.high)
+            else compute_correlation_p(effect.correlation, effect.low, effect.high, effect.n)
         )
         answer = Answer(
             effect=effect.correlation, low=effect.low, high=effect.high, p=p, n=effect.n, reason=effect.reason or ""

@@ -129,4 +129,6 @@ def _describe_halves(summary: Summary, key: str) -> str:
         return ""
 
     low, high = (format_number(statistics.median(half), summary.infinity_text) for half in halves)
+    if low == high:
+        return f"median {low} both under and over {compact_value(middle)}; "
     return f"median {low} if under {compact_value(middle)}, {high} if over; "

@@ -48,7 +48,8 @@ def estimate_correlation(x: Sequence[float] | Floats, y: Sequence[float] | Float
     The variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), and that of
     the jackknife. The first assumes a bivariate normal distribution; the second assumes nothing, but is noisy for small
     n. Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `units`
-    is the plural noun for the pairs in `reason`.
+    is the plural noun for the pairs in `reason`. If all pairs have the same order, the interval is that of the nearest
+    correlation, of two neighbours that are swapped, and reaches to 1.
     """
     # Fewer than two pairs, or a constant side, have no correlation at all.
     pairs = np.column_stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])
@@ -59,27 +60,31 @@ def estimate_correlation(x: Sequence[float] | Floats, y: Sequence[float] | Float
     if any(len(np.unique(column)) == 1 for column in pairs.T):
         return Estimate(n=n, reason="one side is constant")
 
-    # Few pairs have too low a coverage in simulations, and Fisher's scale is infinite at +-1, so give no interval.
+    # Few pairs have too low a coverage in simulations, so give no interval.
     value = float(compute_rank_correlations(pairs[None])[0])
     if n < MIN_FOR_CORRELATION:
         return Estimate(n=n, value=value, reason=explain_too_few(n, MIN_FOR_CORRELATION, units))
-    if abs(value) > 1 - 1e-9:
-        return Estimate(n=n, value=value, reason="both sides have the same order: no error to estimate")
     (low,), (high,) = compute_correlation_intervals(pairs[None])
     return Estimate(n=n, value=value, low=float(low), high=float(high))
 
 
-def compute_correlation_p(correlation: float, low: float, high: float) -> float:
-    """Return the p-value of a rank correlation from `estimate_correlation`'s interval, normal on Fisher's scale.
+def compute_correlation_p(correlation: float, low: float, high: float, n: int) -> float:
+    """Return the p-value of a rank correlation of `n` pairs from `estimate_correlation`'s interval.
 
-    It is below 0.05 if the interval excludes 0, and NaN without an interval.
+    It is normal on Fisher's scale and below 0.05 if the interval excludes 0; NaN without an interval.
     """
     if math.isnan(low):
         return math.nan
 
-    # The interval is symmetric on Fisher's scale, so its width gives back the standard error.
-    error = (math.atanh(high) - math.atanh(low)) / (2 * stats.norm.ppf((1 + LEVEL) / 2))
-    return float(2 * stats.norm.sf(abs(math.atanh(correlation)) / error))
+    # The interval is symmetric on Fisher's scale, so its end on the side of 0 gives back the standard error.
+    z = math.atanh(abs(correlation) if abs(correlation) < 1 - 1e-9 else _find_nearest_to_one(n))
+    error = (z - math.atanh(low if correlation > 0 else -high)) / stats.norm.ppf((1 + LEVEL) / 2)
+    return float(2 * stats.norm.sf(z / error))
+
+
+def _find_nearest_to_one(n: int) -> float:
+    """Return the largest rank correlation below 1 of n pairs without ties, where two neighbours are swapped."""
+    return 1 - 12 / (n * (n**2 - 1))
 
 
 def compute_rank_correlations(samples_RN2: Floats) -> Floats:
@@ -95,23 +100,27 @@ def compute_rank_correlations(samples_RN2: Floats) -> Floats:
 def compute_correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
     """Return the ends (samples,) of `estimate_correlation`'s interval for each sample (samples, pairs, 2).
 
-    The ends are NaN if the correlation is +-1 or NaN.
+    The ends are NaN if the correlation is NaN.
     """
     n = samples_RN2.shape[1]
     r_R = compute_rank_correlations(samples_RN2)
-    r_R = np.where(np.abs(r_R) > 1 - 1e-9, np.nan, r_R)  # infinite on Fisher's scale
+
+    # Fisher's scale is infinite at +-1, so the largest correlation below 1 takes its place, also without a pair.
+    nearest = _find_nearest_to_one(n)
+    same_order_R = np.where(np.abs(r_R) > 1 - 1e-9, np.sign(r_R), 0.0)
+    r_R = np.where(same_order_R, nearest * same_order_R, r_R)
+    nearest_without_pair = _find_nearest_to_one(n - 1)
+    without_pair_RN = np.clip(np.nan_to_num(_leave_one_out(samples_RN2)), -nearest_without_pair, nearest_without_pair)
 
     # The jackknife assumes no distribution but is noisy for few pairs, the formula is the reverse: average both.
-    # A correlation of 1 without a pair would be infinite; the largest one below 1 of n - 1 values takes its place.
-    nearest_to_one = 1 - 12 / ((n - 1) * ((n - 1) ** 2 - 1))
-    z_RN = np.arctanh(np.clip(np.nan_to_num(_leave_one_out(samples_RN2)), -nearest_to_one, nearest_to_one))
-    jackknife_R = (n - 1) * z_RN.var(axis=1)
+    jackknife_R = (n - 1) * np.arctanh(without_pair_RN).var(axis=1)
     formula_R = (1 + r_R**2 / 2) / (n - 3)
     error_R = np.sqrt((formula_R + np.maximum(jackknife_R, MIN_ERROR_RATIO**2 * formula_R)) / 2)
 
     # The interval is symmetric on Fisher's scale, and tanh keeps its ends within [-1, 1].
     half_R = stats.norm.ppf((1 + LEVEL) / 2) * error_R
-    return np.tanh(np.arctanh(r_R) - half_R), np.tanh(np.arctanh(r_R) + half_R)
+    low_R, high_R = np.tanh(np.arctanh(r_R) - half_R), np.tanh(np.arctanh(r_R) + half_R)
+    return np.where(same_order_R < 0, -1.0, low_R), np.where(same_order_R > 0, 1.0, high_R)
 
 
 def _leave_one_out(samples_RN2: Floats) -> Floats:

@@ -174,8 +174,19 @@ def test_failed_seeds_count_in_a_trend_as_the_objective_says(judge_claims: Judge
     assert judgement.answer.n == (n or sum(dropout <= 0.3 for dropout in dropouts)) < 31
 
 
+@pytest.mark.parametrize(("sign", "verdict", "ends"), [(1, "contradicted", (0.9, 1.0)), (-1, "held", (-1.0, -0.9))])
+def test_a_trend_without_any_noise_is_judged(
+    sign: int, verdict: str, ends: tuple[float, float], judge_claims: Judge
+) -> None:
+    judgement = judge_claims(
+        lambda member, *_: 1 + sign * member.model.dropout, claim(**TREND, key="model.dropout"), seeds=3, sweep=RANDOM
+    )["pre_norm"]
+    assert judgement.verdict_text == verdict and 0 < judgement.answer.p < 1e-6
+    assert (judgement.answer.low, judgement.answer.high) == pytest.approx(ends, abs=0.1)
+    assert sign in (judgement.answer.low, judgement.answer.high)
+
+
 def test_a_trend_without_an_interval_has_a_reason(judge_claims: Judge) -> None:
-    judgements = judge_claims(
-        lambda member, *_: member.model.dropout, claim(**TREND, key="model.dropout"), seeds=3, sweep=RANDOM
-    )
-    assert "the same order: no error to estimate" in judgements["pre_norm"].verdict_text
+    few = RANDOM.replace("configurations: 30", "configurations: 6")
+    judgement = judge_claims(lambda member, *_: member.model.dropout, claim(**TREND, key="model.dropout"), sweep=few)
+    assert "at least 8" in judgement["pre_norm"].verdict_text

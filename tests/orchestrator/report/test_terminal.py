@@ -277,6 +277,16 @@ def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synt
     assert describe_effects(result).startswith("No hyperparameter has a clear effect")
 
 
+def test_medians_that_look_equal_are_one_number(tmp_path, synthetic_sweep):
+    def barely(number, seed, average, metric, lengths, step):
+        return 0.5 + 1e-5 * number + 0.0 * lengths
+
+    values = [{"training.learning_rate": 0.001 * (1 + number)} for number in range(9)]
+    spec = {"space": {"training.learning_rate": {"uniform": [0.001, 0.01]}}}
+    shown = describe_effects(summarize(synthetic_sweep(tmp_path / "flat", values, 2, barely, spec=spec)))
+    assert "higher lr is worse" in shown and shown.count("0.500") == 1
+
+
 def test_missing_effects_are_explained(tmp_path, synthetic_sweep, simple_curve):
     two = summarize(synthetic_sweep(tmp_path / "two", draws(2), 2, noisy))
     assert "2 configurations are too few for an interval (at least 8)" in describe_effects(two)

@@ -16,6 +16,7 @@ from orchestrator.statistics.intervals import (
     Estimate,
     compute_coverage,
     compute_rank_correlations,
+    compute_correlation_p,
     estimate_correlation,
     estimate_median,
     find_order_statistic,
@@ -52,9 +53,10 @@ def test_spearman_is_scipys(pairs: list[tuple[float, float]]) -> None:
     if len(pairs) < 8:
         assert math.isnan(estimate.low)
         assert estimate.reason == f"{len(pairs)} values are too few for an interval (at least 8)"
-    elif abs(expected) > 1 - 1e-9:
-        assert math.isnan(estimate.low)
-        assert estimate.reason is not None and estimate.reason.startswith("both sides have the same order")
+    elif expected > 1 - 1e-9:
+        assert 0 < estimate.low < estimate.high == 1
+    elif expected < -1 + 1e-9:
+        assert -1 == estimate.low < estimate.high < 0
     else:
         assert estimate.reason is None and -1 < estimate.low < expected < estimate.high < 1
 
@@ -71,6 +73,20 @@ def test_a_correlations_interval_is_between_the_two_it_is_made_of() -> None:
     half = stats.norm.ppf(0.975) * math.sqrt((formula + max(jackknife, 0.64 * formula)) / 2)
     ends = math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
     assert (estimate.low, estimate.high) == pytest.approx(ends)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_pairs_of_one_order_have_an_interval_up_to_one(sign: int) -> None:
+    """By the formula for two swapped neighbours; without any one pair the correlation stays 1, so it has no spread."""
+    x = list(range(10))
+    estimate = estimate_correlation(x, [sign * value for value in x])
+    swapped = stats.spearmanr(x, [1, 0, *x[2:]]).statistic
+    formula = (1 + swapped**2 / 2) / 7
+    half = stats.norm.ppf(0.975) * math.sqrt((formula + 0.64 * formula) / 2)
+    end = math.tanh(math.atanh(swapped) - half)
+    assert sorted((estimate.low, estimate.high), key=abs) == pytest.approx([sign * end, sign])
+    p = compute_correlation_p(estimate.value, estimate.low, estimate.high, 10)
+    assert p == pytest.approx(2 * stats.norm.sf(math.atanh(swapped) * stats.norm.ppf(0.975) / half))
 
 
 @pytest.mark.parametrize("n", [0, 1])
