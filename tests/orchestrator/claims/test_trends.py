@@ -184,9 +184,3 @@ def test_a_trend_without_any_noise_is_judged(
     assert judgement.verdict_text == verdict and 0 < judgement.answer.p < 1e-6
     assert (judgement.answer.low, judgement.answer.high) == pytest.approx(ends, abs=0.1)
     assert sign in (judgement.answer.low, judgement.answer.high)
-
-
-def test_a_trend_without_an_interval_has_a_reason(judge_claims: Judge) -> None:
-    few = RANDOM.replace("configurations: 30", "configurations: 6")
-    judgement = judge_claims(lambda member, *_: member.model.dropout, claim(**TREND, key="model.dropout"), sweep=few)
-    assert "at least 8" in judgement["pre_norm"].verdict_text

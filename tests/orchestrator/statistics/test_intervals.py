@@ -14,9 +14,9 @@ from scipy import stats
 from orchestrator.statistics import intervals
 from orchestrator.statistics.intervals import (
     Estimate,
+    compute_correlation_p,
     compute_coverage,
     compute_rank_correlations,
-    compute_correlation_p,
     estimate_correlation,
     estimate_median,
     find_order_statistic,
