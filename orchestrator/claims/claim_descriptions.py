@@ -163,7 +163,7 @@ def describe_counts(claim_counts: Mapping[str, int], test_counts: Mapping[str, i
     return f"{sentence} {describe('Their tests', test_counts)}" if has_more_tests else sentence
 
 
-def describe_effect(claim: Claim, answer: Answer | None) -> str:
+def format_effect(claim: Claim, answer: Answer | None) -> str:
     """Return the effect with its interval and the number of values as text; "-" without an effect."""
     if answer is None or math.isnan(answer.effect):
         return "-"

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from orchestrator.claims.claim_descriptions import describe_counts, describe_effect, label_axis
+from orchestrator.claims.claim_descriptions import describe_counts, format_effect, label_axis
 from orchestrator.claims.details_section import make_details_section
 from orchestrator.claims.figures import draw_claim, is_drawable, write_small_png
 from orchestrator.claims.judgement import NOT_TESTED, Judgement
@@ -23,7 +23,7 @@ MAX_UNFOLDED_CLAIMS = 12  # of this study; further rows are folded
 PICTURE = re.compile(r"(!\[[^\]]*\])\((?!\w+:)([^)\s]+)")  # a Markdown picture with a relative path
 
 
-def write_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) -> list[Path]:
+def write_claims_page(file: ClaimsFile, judgements: Sequence[Judgement], page: Path) -> list[Path]:
     """Write the page and, in a folder beside it, its figures; return the paths.
 
     Raises OSError if they cannot be written, UserError for a missing picture in the `closing` text.
@@ -87,9 +87,9 @@ def make_headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> s
 
         # Unlearned seeds count as the worst, but readers of the paper also want their values as measured.
         judgement = judged[headline.claim]
-        effect = describe_effect(judgement.claim, judgement.answer)
+        effect = format_effect(judgement.claim, judgement.answer)
         metric = "" if effect == "-" else f" ({label_axis(judgement.claim, judgement.claim.compare)})"
-        measured = describe_effect(judgement.claim, judgement.measured_answer)
+        measured = format_effect(judgement.claim, judgement.measured_answer)
         metric += f"; unlearned seeds as measured: {measured}" if judgement.measured_answer is not None else ""
 
         fresh = _count_fresh_seeds(file, [by_id[claim_id] for claim_id in judgement.pooled] or [judgement])
@@ -177,11 +177,11 @@ def make_claims_table(groups: Sequence[Sequence[Judgement]]) -> str:
     rows = []
     for tests in sorted(groups, key=lambda tests: sweeps.index(tests[0].claim.sweep)):
         judged = find_judged_test(tests)
-        effects = [describe_effect(judged.claim, judged.answer)]
+        effects = [format_effect(judged.claim, judged.answer)]
         verdicts = [f"**{judged.verdict_text}**"]
         if len(tests) > 1:
             effects += [
-                f"{name}: {describe_effect(test.claim, test.unpooled_answer or test.answer)}"
+                f"{name}: {format_effect(test.claim, test.unpooled_answer or test.answer)}"
                 for name, test in zip(name_tests(tests), tests, strict=True)
             ]
             verdicts.append(f"asked {len(tests)} times, judged by {name_judged_tests(judged)}")

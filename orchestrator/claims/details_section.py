@@ -8,10 +8,10 @@ import numpy as np
 from orchestrator.claims.arm_values import ArmValues, compute_seed_medians
 from orchestrator.claims.claim_descriptions import (
     describe_bound,
-    describe_effect,
     describe_lengths,
     describe_metrics,
     describe_question,
+    format_effect,
     name_effect,
 )
 from orchestrator.claims.judgement import CONTROL_FAILED, HELD, NOT_LEARNED, Judgement
@@ -59,7 +59,7 @@ def make_details_section(file: ClaimsFile, judgements: Sequence[Judgement]) -> s
         by_sweep.setdefault(judgement.claim.sweep, []).append(judgement)
     for name, group in by_sweep.items():
         lines = [f"- {describe_judgement(judgement, file, tests_by_id[judgement.claim.id])}" for judgement in group]
-        parts.append("\n".join([describe_sweep(name, group[0].sweep, file), "", *lines]))
+        parts.append("\n".join([describe_tested_sweep(name, group[0].sweep, file), "", *lines]))
 
     # Every arm has a row in one table, because tables are easier to compare than sentences.
     rows = [row for judgement in judgements for row in make_arm_rows(judgement)]
@@ -83,7 +83,7 @@ def describe_removed_claims(file: ClaimsFile) -> str:
     return "\n".join([introduction, "", *lines]) if lines else ""
 
 
-def describe_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> str:
+def describe_tested_sweep(name: str, sweep: SweepCurves | None, file: ClaimsFile) -> str:
     """Return a paragraph on size and cost of a sweep, and on its differences from the sweep file."""
     if sweep is None:
         return f"**`{name}`** is not run yet or not finished."
@@ -118,19 +118,19 @@ def describe_judgement(judgement: Judgement, file: ClaimsFile, tests: Sequence[J
         registration = describe_registration(claim, sweep.state, sweep.registered, shown_before)
         sentences += [
             f"It was {registration}.",
-            f"{name_effect(claim)}{_describe_pooling(judgement)}: {describe_effect(claim, judgement.answer)}"
+            f"{name_effect(claim)}{_describe_pooling(judgement)}: {format_effect(claim, judgement.answer)}"
             f"{_describe_p(judgement)}.",
         ]
         if judgement.unpooled_answer is not None:
-            sentences.append(f"Over its own seeds alone: {describe_effect(claim, judgement.unpooled_answer)}.")
+            sentences.append(f"Over its own seeds alone: {format_effect(claim, judgement.unpooled_answer)}.")
         if judgement.learned_answer is not None:
-            sentences.append(f"{_describe_learned(claim)}: {describe_effect(claim, judgement.learned_answer)}.")
+            sentences.append(f"{_describe_learned(claim)}: {format_effect(claim, judgement.learned_answer)}.")
         if judgement.measured_answer is not None:
-            measured = describe_effect(claim, judgement.measured_answer)
+            measured = format_effect(claim, judgement.measured_answer)
             sentences.append(f"With the values of unlearned seeds as measured, which decides nothing: {measured}.")
         if judgement.other_statistic_answer is not None:
             name = "Median" if claim.statistic == "mean" else "Mean"
-            sentences.append(f"{name} over all seeds: {describe_effect(claim, judgement.other_statistic_answer)}.")
+            sentences.append(f"{name} over all seeds: {format_effect(claim, judgement.other_statistic_answer)}.")
     sentences += [" ".join(claim.note.split()), describe_remedy(judgement)]
     return " ".join(sentence for sentence in sentences if sentence)
 

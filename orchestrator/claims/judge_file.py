@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orchestrator.claims.archive import locate_archive, write_archive
-from orchestrator.claims.claim_descriptions import describe_counts, describe_effect, describe_question
-from orchestrator.claims.claims_page import CLAIMS_HEADER, find_pictures, write_page
+from orchestrator.claims.claim_descriptions import describe_counts, describe_question, format_effect
+from orchestrator.claims.claims_page import CLAIMS_HEADER, find_pictures, write_claims_page
 from orchestrator.claims.markdown import make_markdown_table
 from orchestrator.claims.registration import list_changes
 from orchestrator.claims.repeated_tests import group_tests
-from orchestrator.claims.verdicts import count_verdicts, judge, read_sweeps
+from orchestrator.claims.verdicts import count_verdicts, judge, read_tested_sweeps
 from orchestrator.code.packages import make_module_command
 from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
 from orchestrator.record.ledger.folders import LEDGER_FILE
@@ -31,7 +31,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     file = load_claims(path)
     if page is not None:
         check_page(file, page)
-    sweeps = read_sweeps(file, storage)
+    sweeps = read_tested_sweeps(file, storage)
     judgements = judge(file, sweeps)
 
     # Print each verdict, then the repeats, removals and counts of all claims together.
@@ -39,7 +39,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
     for judgement in judgements:
         yield f"{judgement.claim.id}: {judgement.verdict_text}"
         yield f"  {judgement.claim.says}"
-        yield f"  {describe_question(judgement.claim)} {describe_effect(judgement.claim, judgement.answer)}"
+        yield f"  {describe_question(judgement.claim)} {format_effect(judgement.claim, judgement.answer)}"
     for tests in group_tests(judgements):
         if len(tests) > 1:
             names = ", ".join(judgement.claim.id for judgement in tests)
@@ -59,7 +59,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
             yield f"wrote {archive} ({size / 1000:.0f} kB)"
     if page is not None:
         with refuse_unwritable(page):
-            written = write_page(file, judgements, page)
+            written = write_claims_page(file, judgements, page)
         yield f"wrote {page} and {format_count(len(written) - 1, 'figure')}"
 
 

@@ -288,7 +288,7 @@ def judge_interval(claim: Claim, answer: Answer) -> str:
     return HELD if is_smaller == (claim.expect == "smaller") else CONTRADICTED
 
 
-def read_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]:
+def read_tested_sweeps(file: ClaimsFile, storage: Path) -> dict[str, SweepCurves | str]:
     """Return the finished sweeps of a claims file by name, from the storage folder or archived beside the file.
 
     The value of a sweep that cannot be used is the reason as text.

@@ -107,7 +107,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
     fields: dict[str, Any] = {
         "version": read_version("lengthwise"),
         "root": str(LENGTHWISE_FOLDER),
-        "engine": compute_engine_digests(),
+        "engine": compute_folder_digests(),
         "modules": [module.to_fields() for module in modules],
         "folders": folders,
     }
@@ -128,7 +128,7 @@ def find_changed_code(recorded: Mapping[str, Any]) -> list[str]:
     # Another version always has other code, which `find_version_change` reports.
     changes = []
     if recorded["version"] == read_version("lengthwise"):
-        current = compute_engine_digests()
+        current = compute_folder_digests()
         changes += [
             f"{LENGTHWISE_FOLDER / part} has changed"
             for part, digest in recorded["engine"].items()
@@ -166,7 +166,7 @@ def merge_file_digests(recorded: Mapping[str, Any]) -> dict[str, str]:
     return digests
 
 
-def compute_engine_digests() -> dict[str, str]:
+def compute_folder_digests() -> dict[str, str]:
     """Return the current digest of each folder of lengthwise by which members are planned, trained and scored."""
     return {part: compute_engine_digest(part) for part in DIGESTED_FOLDERS}
 

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.errors import UserError
-from orchestrator.importing.table import NO_LENGTH, VALUE_COLUMNS, ImportedRows, make_plain, read_table
+from orchestrator.importing.table import NO_LENGTH, VALUE_COLUMNS, ImportedRows, make_plain_value, read_table
 from orchestrator.text.wording import format_count
 from orchestrator.tracking.address import is_server
 from search_spaces.grammar.passwords import has_password
@@ -183,7 +183,7 @@ def tidy_log(log: Log, naming: Naming, logged_names: list[str] | None = None) ->
     runs = points["run"].to_numpy()
     settings = log.settings.rename(columns={naming.seed_column: "seed"})
     settings = settings.rename(columns={name: f"config_{name}" for name in set(VALUE_COLUMNS) - {"seed"}})
-    frame = settings.map(make_plain).take(runs).reset_index(drop=True)
+    frame = settings.map(make_plain_value).take(runs).reset_index(drop=True)
 
     # Fields without a group in the pattern come from `naming`, or from the step of the point.
     groups = pattern.groupindex

@@ -298,7 +298,7 @@ def _number_configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str,
     distinct = dict[str, list[Any]]()
     column_codes = dict[str, Codes]()
     for name, values in columns.items():
-        settings = values.map(make_plain) if values.dtype == object else values
+        settings = values.map(make_plain_value) if values.dtype == object else values
         column_codes[str(name)], uniques = pd.factorize(settings)
         distinct[str(name)] = _make_plain_values(uniques, settings)
         code = pd.factorize(code * (len(uniques) + 1) + column_codes[str(name)] + 1)[0].astype(np.int64)
@@ -314,14 +314,14 @@ def _number_configurations(columns: pd.DataFrame) -> tuple[Codes, list[dict[str,
 def _make_plain_values(uniques: Any, values: pd.Series[Any]) -> list[Any]:
     """Return distinct values for JSON; integers that missing values made floats become integers again."""
     # A column of integers with missing values has floats in pandas.
-    plain_values = [make_plain(value) for value in uniques.tolist()]
+    plain_values = [make_plain_value(value) for value in uniques.tolist()]
     numbers = [value for value in plain_values if isinstance(value, float)]
     if numbers and len(numbers) == len(plain_values) and values.isna().any() and all(map(float.is_integer, numbers)):
         return [int(value) for value in numbers]
     return plain_values
 
 
-def make_plain(value: Any) -> Any:
+def make_plain_value(value: Any) -> Any:
     """Return a setting as number, boolean or text, None if it is missing; lists and mappings as JSON text."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()

@@ -12,7 +12,7 @@ import yaml
 from pages import PAGES, ROOT, page
 
 import trainers
-from orchestrator.claims.verdicts import judge, read_sweeps
+from orchestrator.claims.verdicts import judge, read_tested_sweeps
 from orchestrator.plan.configurations import make_configurations
 from orchestrator.plan.optuna_draws import draw_sample
 from orchestrator.record.files.weights import load_member_weights
@@ -99,7 +99,7 @@ def test_the_claims_of_a_page_can_be_put_to_the_quickstart(sandbox: Path, tmp_pa
     file.write_text(text, encoding="utf-8")
     claims = load_claims(file)
     assert claims.sweeps == ("quickstart",)
-    for judgement in judge(claims, read_sweeps(claims, sandbox / "sweeps")):
+    for judgement in judge(claims, read_tested_sweeps(claims, sandbox / "sweeps")):
         assert judgement.answer is not None and judgement.answer.n_trained > 0, judgement.verdict_text
 
 

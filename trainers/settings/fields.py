@@ -22,8 +22,8 @@ from trainers.settings.value_checks import (
     check_bounds,
     convert_value,
     describe_field_values,
+    guess_meant_value,
     list_choices,
-    suggest_value,
 )
 
 NOTHING: Final = object()  # no value, as opposed to the value None
@@ -303,7 +303,7 @@ def check_value(cls: type, field: Field[Any], value: Any) -> tuple[Any, list[Pro
         choices = list_choices(field, hint)
         nearest = find_nearest(value, [str(choice) for choice in choices]) if choices else None
         nearest = f"[{nearest}]" if nearest is not None and nearest == value else nearest  # an entry without its list
-        nearest = nearest or suggest_value(hint, field.metadata, value)
+        nearest = nearest or guess_meant_value(hint, field.metadata, value)
         message = f"{value!r} {error}"
         allowed = describe_field_values(field, hint)
         return value, [Problem(key=field.name, given=value, message=message, allowed=allowed, nearest=nearest)]

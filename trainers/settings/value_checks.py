@@ -118,7 +118,7 @@ def check_bounds(metadata: Mapping[str, Any], value: Any) -> None:
                 raise ValueError("is out of bounds")
 
 
-def suggest_value(hint: Any, metadata: Mapping[str, Any], value: Any) -> str | None:
+def guess_meant_value(hint: Any, metadata: Mapping[str, Any], value: Any) -> str | None:
     """Return the YAML text of a valid value that was probably meant by a value of the wrong type; None if unclear.
 
     For an integer field: 1e3 and "1_000" -> "1000". For a number: "1e-4" -> "0.0001 without quotes". For a field that

@@ -75,7 +75,12 @@ class SetComplement(Task):
 
     def make_targets(self, tokens_SBT: Tensor) -> Tensor:
         """Return the uniform distribution over absent tokens after each position, float32 (S, B, T, V)."""
-        return uniform.make_uniform(~self._find_present(tokens_SBT))
+        # A token is present from its first position on; one that never occurs has a position after the last.
+        position = torch.arange(tokens_SBT.shape[-1], device=tokens_SBT.device)
+        never = position.new_full((*tokens_SBT.shape[:-1], self.vocabulary), tokens_SBT.shape[-1])
+        first_position = never.scatter_reduce(-1, tokens_SBT, position.expand_as(tokens_SBT), "amin")
+        is_present = first_position[..., None, :] <= position[:, None]
+        return uniform.make_uniform(~is_present)
 
     def sample(self, stream: Stream, rows: int) -> Batch:
         """Return a training batch for every seed of the stream."""
@@ -94,12 +99,13 @@ class SetComplement(Task):
         sampled = tuple(s for s in lengths if counts[s] > samples)
         if sampled:
             rows = stream.permutations(0, samples, self.vocabulary, max(sampled))
-            yield EvaluationBatch(self._make_test_batch(rows), sampled)
+            yield EvaluationBatch(Batch(rows, self.make_targets(rows)), sampled)
 
         for s in lengths:
             if counts[s] <= samples:
                 rows = constant(_list_inputs(self.vocabulary, s), stream.seeds_S.device)
-                yield EvaluationBatch(self._make_test_batch(rows.expand(len(stream.seeds_S), -1, -1)), (s,))
+                rows = rows.expand(len(stream.seeds_S), -1, -1)
+                yield EvaluationBatch(Batch(rows, self.make_targets(rows)), (s,))
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of every row, and the log mass on absent and on other tokens, (M, B, L)."""
@@ -135,17 +141,6 @@ class SetComplement(Task):
         else:
             smallest = np.full_like(margins[..., :1], np.nan)
         return {"margin_bound": 2 * smallest / s}
-
-    def _make_test_batch(self, rows: Tensor) -> Batch:
-        """Return a batch of rows with the true distributions as targets."""
-        return Batch(rows, self.make_targets(rows))
-
-    def _find_present(self, tokens: Tensor) -> Tensor:
-        """Return whether each token has occurred up to each position, bool (S, B, T, V)."""
-        position = torch.arange(tokens.shape[-1], device=tokens.device)
-        never = position.new_full((*tokens.shape[:-1], self.vocabulary), tokens.shape[-1])
-        first_position = never.scatter_reduce(-1, tokens, position.expand_as(tokens), "amin")
-        return first_position[..., None, :] <= position[:, None]
 
 
 def _list_inputs(vocabulary: int, length: int) -> tuple[tuple[int, ...], ...]:

@@ -110,7 +110,12 @@ def write_curves(state: SweepState, curves: pd.DataFrame | None = None) -> Path:
     """
     path = state.folder / CURVES_FILE
     curves = read_curves(state) if curves is None else curves
-    _write_file(path, _encode_parquet(pa.Table.from_pandas(curves, _choose_schema(curves), preserve_index=False)))
+
+    # The columns of a part have fixed types, those of searched values follow from their dtypes.
+    fixed_types = {field.name: field.type for field in make_schema()}
+    types = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.dictionary(pa.int32(), pa.string())}
+    schema = pa.schema([(name, fixed_types.get(name, types[dtype.kind])) for name, dtype in curves.dtypes.items()])
+    _write_file(path, _encode_parquet(pa.Table.from_pandas(curves, schema, preserve_index=False)))
     return path
 
 
@@ -215,13 +220,6 @@ def _read_shape(state: SweepState, fields: Mapping[str, Any]) -> tuple[list[Any]
     """Return the averages, metrics and lengths of an evaluation whose curves are in a file."""
     table = read_part(state.folder, fields["file"], fields["sha256"])
     return tuple(table.column(name).unique().to_pylist() for name in ("average", "metric", "length"))
-
-
-def _choose_schema(curves: pd.DataFrame) -> Any:
-    """Return the schema of a table of `read_curves`: the columns of a part, and searched values by their dtype."""
-    fixed_types = {field.name: field.type for field in make_schema()}
-    types = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.dictionary(pa.int32(), pa.string())}
-    return pa.schema([(name, fixed_types.get(name, types[dtype.kind])) for name, dtype in curves.dtypes.items()])
 
 
 def _encode_parquet(table: Any) -> bytes:

@@ -61,7 +61,7 @@ def make_cells(lines: Sequence[Any], columns: Columns, infinity_text: str = "inf
     """
     cells = {
         column.heading: [
-            column.text(line) if column.text else format_value(column.read(line), infinity_text) for line in lines
+            column.text(line) if column.text else format_cell(column.read(line), infinity_text) for line in lines
         ]
         for column in columns
         if column.heading
@@ -88,7 +88,7 @@ def _name_values(column: Column, line: Any) -> Iterator[tuple[str, Any]]:
         yield name, getattr(value, part, None)
 
 
-def format_value(value: Any, infinity_text: str) -> str:
+def format_cell(value: Any, infinity_text: str) -> str:
     """Return a value as text, quartiles as "median [q25, q75]"."""
     if isinstance(value, Quartiles):
         q25, median, q75 = (format_number(part, infinity_text) for part in value)

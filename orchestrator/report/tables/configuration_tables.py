@@ -14,7 +14,7 @@ from orchestrator.report.tables.columns import (
     Columns,
     Records,
     Section,
-    format_value,
+    format_cell,
     make_cells,
     make_records,
     parse_columns,
@@ -145,7 +145,7 @@ def _read_other_distribution(metric: str, group: str) -> Callable[[Configuration
 def _describe_outcome(summary: Summary, group: str, row: ConfigurationResult) -> str:
     """Return the quartiles at a group of lengths, and the other seeds' median if failed seeds made it infinite."""
     quartiles = getattr(row, f"{group}_quartiles")
-    text = format_value(quartiles, summary.infinity_text)
+    text = format_cell(quartiles, summary.infinity_text)
     if not row.seeds_failed or quartiles is None or not math.isinf(quartiles.median):
         return text
 

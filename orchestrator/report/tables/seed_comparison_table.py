@@ -163,7 +163,9 @@ def describe_verdict(
             )
         judged = "Inconclusive" if comparison.is_at_end else "No difference"
         judged = judged if finished >= MIN_FOR_MEDIAN else "No verdict"
-        return f"{judged} {where}: {metric} of {first} and {second} is equal in {pairs}{describe_end(comparison)}."
+        return (
+            f"{judged} {where}: {metric} of {first} and {second} is equal in {pairs}{describe_metric_end(comparison)}."
+        )
 
     # All other verdicts show the difference and its evidence.
     failed_pairs = describe_failed_pairs(outcome)
@@ -178,7 +180,7 @@ def describe_verdict(
         if math.isnan(outcome.low):
             judged = "No verdict"
             why = f", but {outcome.reason}{failed_pairs}"
-        return f"{judged} {where}: {difference}{why}{describe_end(comparison)}."
+        return f"{judged} {where}: {difference}{why}{describe_metric_end(comparison)}."
 
     # Name the better configuration first, but keep the sign that the difference has in every table.
     better, other = (first, second) if comparison.verdict == "first" else (second, first)
@@ -186,7 +188,7 @@ def describe_verdict(
     return f"{better} is {relation} {other} {where}: {difference} ({evidence})."
 
 
-def describe_end(comparison: SeedComparison) -> str:
+def describe_metric_end(comparison: SeedComparison) -> str:
     """Return that both medians are at an end of the metric, as text to append; empty otherwise."""
     if not comparison.is_at_end:
         return ""

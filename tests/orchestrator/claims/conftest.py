@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from orchestrator.claims.verdicts import Judgement, judge, read_sweeps
+from orchestrator.claims.verdicts import Judgement, judge, read_tested_sweeps
 from orchestrator.engine.engine import Engine
 from orchestrator.interface.measurements import make_measurement_fields
 from orchestrator.plan.configurations import make_configurations
@@ -183,7 +183,7 @@ def judge_claims(tmp_path: Path) -> Judge:
         (storage / "made_up.yaml").write_text(sweep)
         pretended_sweep(storage / "made_up.yaml", storage, invent, seeds=seeds, end=end)
         file = load_claims(write_claims(storage / "claims.yaml", claims))
-        return {judgement.claim.id: judgement for judgement in judge(file, read_sweeps(file, storage))}
+        return {judgement.claim.id: judgement for judgement in judge(file, read_tested_sweeps(file, storage))}
 
     return write_and_judge
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.claims.archive import locate_archive, read_archive, write_archive
 from orchestrator.claims.judge_file import judge_claims
-from orchestrator.claims.verdicts import judge, read_sweeps
+from orchestrator.claims.verdicts import judge, read_tested_sweeps
 from orchestrator.errors import DamagedCurves
 from search_spaces.grammar.claims import ClaimsFile, load_claims
 from tests.orchestrator.claims.conftest import pretended_sweep
@@ -46,10 +46,10 @@ def test_an_archived_sweep_gives_the_verdicts_and_the_page_of_its_folder(
     archived_claims: tuple[ClaimsFile, Path],
 ) -> None:
     file, storage = archived_claims
-    before = judge(file, read_sweeps(file, storage))
+    before = judge(file, read_tested_sweeps(file, storage))
     printed = list(judge_claims(file.path, storage, file.path.with_name("one.md"), keep=True))
     assert sum(line.startswith("wrote") and "results/" in line for line in printed) == 2
-    after = judge(file, read_sweeps(file, storage / "nothing here"))
+    after = judge(file, read_tested_sweeps(file, storage / "nothing here"))
     assert [(judgement.verdict_text, judgement.answer, judgement.learned_answer) for judgement in after] == [
         (judgement.verdict_text, judgement.answer, judgement.learned_answer) for judgement in before
     ]
@@ -61,7 +61,7 @@ def test_an_archived_sweep_gives_the_verdicts_and_the_page_of_its_folder(
 
 def test_archiving_again_gives_the_same_bytes(archived_claims: tuple[ClaimsFile, Path], tmp_path: Path) -> None:
     file, storage = archived_claims
-    members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
+    members = read_tested_sweeps(file, storage)["fig10_nocarry_cpu"]
     claims = [claim for claim in file.claims if claim.sweep == members.name]
     for name in ("first", "second"):
         write_archive(members, claims, tmp_path / name)
@@ -71,7 +71,7 @@ def test_archiving_again_gives_the_same_bytes(archived_claims: tuple[ClaimsFile,
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "not an archive"])
 def test_a_damaged_file_is_named(archived_claims: tuple[ClaimsFile, Path], tmp_path: Path, damage: str) -> None:
     file, storage = archived_claims
-    members = read_sweeps(file, storage)["fig10_nocarry_cpu"]
+    members = read_tested_sweeps(file, storage)["fig10_nocarry_cpu"]
     path = tmp_path / "sweep.tar.xz"
     write_archive(members, [claim for claim in file.claims if claim.sweep == members.name], path)
     content = path.read_bytes()

@@ -15,7 +15,7 @@ from orchestrator.claims.judgement import Judgement
 from orchestrator.claims.repeated_tests import list_changed_keys
 from orchestrator.claims.seed_tests import Answer, answer_mean
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.claims.verdicts import decide_verdicts, judge, judge_interval, read_sweeps
+from orchestrator.claims.verdicts import decide_verdicts, judge, judge_interval, read_tested_sweeps
 from search_spaces.grammar.claims import Claim, ClaimsFile, load_claims
 from tests.orchestrator.claims.conftest import SWEEP, Judge, claim, is_pre, pretended_sweep, write_claims
 from trainers.config.member import MemberConfig
@@ -109,7 +109,7 @@ def two_sweeps(storage: Path, value: Callable[[MemberConfig], float], seeds: str
         pretended_sweep(storage / f"{name}.yaml", storage, invent)
     second = claim(**{"id": "again", "sweep": "fresh", **again})
     file = load_claims(write_claims(storage / "claims.yaml", [claim(asked_again="again"), second]))
-    return judge(file, read_sweeps(file, storage))
+    return judge(file, read_tested_sweeps(file, storage))
 
 
 FRESH = f"[{', '.join(map(str, range(9, 21)))}]"

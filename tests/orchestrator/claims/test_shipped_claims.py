@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.claims.verdicts import judge, read_sweeps
+from orchestrator.claims.verdicts import judge, read_tested_sweeps
 from search_spaces import load_sweep
 from search_spaces.grammar.claims import Claim, load_claims
 from tests.orchestrator.claims.conftest import pretended_sweep
@@ -47,7 +47,7 @@ def test_every_claim_can_be_asked_of_its_sweep(file: Path, tmp_path: Path) -> No
     claims = load_claims(file)
     for name in claims.sweeps:
         pretended_sweep(file.with_name(f"{name}.yaml"), tmp_path, learned_values, evaluations=1)
-    judgements = judge(claims, read_sweeps(claims, tmp_path))
+    judgements = judge(claims, read_tested_sweeps(claims, tmp_path))
     assert len(judgements) == len(claims.claims)
     for judgement in judgements:
         assert judgement.answer is not None, judgement.claim.id
