@@ -276,6 +276,8 @@ def _make_sections(
         direction = options.directions.get(name, NO_DIRECTION)
         is_everywhere = len(metric_lengths) == len(lengths)
         metrics[name] = direction if is_everywhere else {"direction": direction, "lengths": list(metric_lengths)}
+
+    # The sweep file has the longest training of its configurations.
     steps = max(members.last_steps) if number is None else members.last_steps[number]
     return {
         "program": {IMPORTED: results.sha256},

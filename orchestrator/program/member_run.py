@@ -288,6 +288,8 @@ class _MemberRun:
             client.mkdir(parents=True, exist_ok=True)
             write_atomic(client / "lengthwise.py", [Path(lengthwise.__file__).read_bytes()])
         paths = [str(copy_folder), os.environ.get("PYTHONPATH", ""), str(client)]
+
+        # The variables that the client reads, without their prefix.
         variables = {
             "REPORTS": reports,
             "CONFIG": config,

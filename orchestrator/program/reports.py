@@ -136,6 +136,8 @@ def parse_report(line: str, declared: DeclaredReports) -> Report:
         raise ValueError(f"expected a JSON object, given: {line[:60]!r}")
     for name in fields:
         lengthwise.check_name("key", name, _FIELDS)
+
+    # Notices, defaults and the end of the training are reports without curves.
     ends = [name for name in ("failed", "stopped") if name in fields]
     is_alone = bool(ends) or "defaults" in fields or "notice" in fields
     if (is_alone and len(fields) > 1) or (not is_alone and not {"step", "curves"} <= fields.keys()):

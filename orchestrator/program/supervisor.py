@@ -74,6 +74,7 @@ def supervise(parent: int, lock: int, grace: float, words: list[str]) -> int:
     program = _start_program(words)
     os.pwrite(lock, b"%d\n" % program, 0)
 
+    # Wait for processes that end, and for signals, until no process is left.
     status: int | None = None
     is_stopping = False  # whether the program was asked to end
     is_ending = False  # whether everything below was asked to end
@@ -97,6 +98,8 @@ def supervise(parent: int, lock: int, grace: float, words: list[str]) -> int:
             is_ending = True
             _signal_all(program, signal.SIGTERM)
             deadline = min(deadline, now + SECONDS_TO_END) if worker_ended or not is_stopping else deadline
+
+        # Kill what remains at the deadline; then sleep until a signal or the next check.
         if worker_ended:
             deadline = min(deadline, now + SECONDS_TO_END)
         if now >= deadline or signal.SIGUSR1 in received:
@@ -104,6 +107,7 @@ def supervise(parent: int, lock: int, grace: float, words: list[str]) -> int:
         if select.select([wakeup_pipe], [], [], min(_POLL_SECONDS, max(0.01, deadline - now)))[0]:
             os.read(wakeup_pipe, 512)
 
+    # Without a subreaper orphans are no children, so some may be left.
     if not LINUX:
         _signal_all(program, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(status or 0)

@@ -142,6 +142,8 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
         + (f", tied with {format_count(tied, 'other')}" if tied else "")
         + (f"; it has {values_text}" if values_text else "")
     )
+
+    # Test lengths may be missing, have no value, or be the same for all configurations.
     if row.test_quartiles is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
     test_lengths = format_lengths(row.groups.test, "test ")

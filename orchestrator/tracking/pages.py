@@ -51,6 +51,8 @@ def make_sweep_links(client: MlflowClient, server: str, parent: Run) -> tuple[tu
         "experiments": [experiment_id],
         "plot_metric_keys": [metric],
     }
+
+    # The report first, because MLflow itself opens on an empty page.
     chart = "&".join(f"{name}={quote(json.dumps(value))}" for name, value in values.items())
     return (
         ("report", f"{runs}/{parent_id}/artifacts/report.html?{training}"),

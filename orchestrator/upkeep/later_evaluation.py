@@ -159,6 +159,8 @@ def _make_request(
             continue
         open_weights(state, configuration, seed, "raw")  # raises for missing or damaged weights
         members[seed] = _build_member(configuration, resolved, seed, lengths)
+
+    # Refuse what no member can do: all have the same task and data.
     trained_members = [member for member in members.values() if member is not None]
     if not trained_members:
         raise UserError(f"configuration {format_label(configuration.number)} has no weights: all of its seeds failed")

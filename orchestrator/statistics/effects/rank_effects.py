@@ -126,6 +126,8 @@ def compute_effects(
             fields = _measure_within_units(units, list(groups), numeric, design.unit)
         else:
             fields = _measure_over_units(key, used_values, scores, design, numeric)
+
+        # Dependent units have medians, but neither intervals nor tests.
         if not design.units_are_independent:
             fields = _remove_intervals(fields) | {"reason": design.dependence}
         effects_by_key.append(
