@@ -20,6 +20,7 @@ from rich.console import Console
 from orchestrator.code import user_code
 from tests import this_repository
 from tests.command_line import CommandLine
+from tests.no_reports import leave_out_reports
 from tests.shared import fill_once
 from tests.startup.sitecustomize import wait_for_no_disk
 from trainers.settings import registry
@@ -74,6 +75,13 @@ def own_code_forgotten() -> Iterator[Callable[[], None]]:
 
     yield forget
     forget()
+
+
+@pytest.fixture
+def no_reports() -> Iterator[None]:
+    """Sweeps of the test write no report when they end."""
+    with leave_out_reports():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.sweep.run_and_resume import run_sweep
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
 from search_spaces import dump_yaml, parse_sweep
+from tests.no_reports import leave_out_reports
 from tests.orchestrator.confirmations import DRAWS, curve
 from tests.orchestrator.tiny_sweeps import (  # noqa: F401 - fixtures
     crowded,
@@ -259,8 +260,7 @@ TRAINED: dict[str, Any] = {
 def _trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = parse_sweep(dump_yaml(TRAINED), "the tests")
     output = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
+    with leave_out_reports():
         outcome = run_sweep(spec, tmp_path_factory.mktemp("trained"), Console(file=output))
     assert outcome.exit_code == 0, output.getvalue()
     return outcome.folder

@@ -12,6 +12,7 @@ from orchestrator.code import trust
 from orchestrator.errors import UntrustedCode
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
+from tests.no_reports import leave_out_reports
 from tests.orchestrator.running.ledgers import cut_ledger, ledger_kinds
 
 SHORT = ("--set", "search.configurations=1", "--set", "training.steps=20")
@@ -36,7 +37,8 @@ def theirs(lengthwise, study: Path, stranger, tmp_path: Path, monkeypatch) -> Pa
     (study / "my_numbers.py").write_text(text)
     stranger("author")
     monkeypatch.setitem(lengthwise.environment, "XDG_STATE_HOME", str(tmp_path / "author"))
-    done = lengthwise("run", study / "own.yaml", "--storage", tmp_path, *SHORT, cwd=study)
+    with leave_out_reports():
+        done = lengthwise("run", study / "own.yaml", "--storage", tmp_path, *SHORT, cwd=study)
     assert done.returncode == 0, done.stdout + done.stderr
     folder = tmp_path / "tiny"
     cut_ledger(folder, ledger_kinds(folder).index("pack_end") + 1)

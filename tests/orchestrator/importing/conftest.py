@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator import Sweep, import_table, run
+from tests.no_reports import leave_out_reports
 
 OWN = {
     "name": "own",
@@ -32,8 +33,7 @@ OWN = {
 @pytest.fixture(scope="session")
 def original_sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """A finished sweep of four configurations with three seeds, evaluated at two steps."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.report.write_report.present_report", lambda *_, **__: None)
+    with leave_out_reports():
         return run(OWN, storage=tmp_path_factory.mktemp("own"), console=Console(file=io.StringIO()))
 
 

@@ -8,7 +8,6 @@ from tests.orchestrator.program.studies import Study
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
-    """A study in a folder of the test, whose sweeps draw no report."""
-    monkeypatch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
+def study(tmp_path: Path, no_reports: None) -> Study:
+    """A study in a folder of the test, whose sweeps write no report."""
     return Study(tmp_path / "study")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from orchestrator.record.state.entities import PackState
+from tests.no_reports import leave_out_reports
 from tests.orchestrator.program.studies import Study, script
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ends are tested with a subreaper")
@@ -142,8 +143,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, PackState]:
     hooks = {name: (end.step, end.reported, end.end) for name, end in ENDS.items()}
     code = script(*(f"exec(hooks[given['name']][{hook}])" for hook in range(3)))
     study.write(f"hooks = {hooks!r}\n{code}", space={"config.name": {"grid": list(ENDS)}}, config={"lr": 0.5})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
+    with leave_out_reports(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("orchestrator.program.member_run._MAX_IDLE_RESTARTS", IDLE_RESTARTS)
         state = study.run()
     names = {

@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.record.state.state import SweepState
+from tests.no_reports import leave_out_reports
 from tests.orchestrator.machine.test_full_disk import files_no_larger_than
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 
@@ -22,8 +23,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> SweepState:
     """The sweep on a disk with room."""
     study = Study(tmp_path_factory.mktemp("unbroken") / "study")
     study.write(seeds=2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
+    with leave_out_reports():
         return study.run()
 
 

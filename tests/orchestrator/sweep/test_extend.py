@@ -12,6 +12,7 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.extend import plan_extension
 from search_spaces import load_sweep
+from tests.no_reports import leave_out_reports
 from tests.orchestrator.running.ledgers import (
     cut_ledger,
     evaluated_once,
@@ -42,7 +43,8 @@ def run(lengthwise, tmp_path_factory, tiny_text):
     def begin(*options: str) -> Path:
         if options not in known:
             folder = storage / str(len(known))
-            lengthwise.succeeds("run", storage / "tiny.yaml", "--storage", folder, *options)
+            with leave_out_reports():
+                lengthwise.succeeds("run", storage / "tiny.yaml", "--storage", folder, *options)
             known[options] = folder / "tiny"
         return Path(shutil.copytree(known[options], tmp_path_factory.mktemp("copy") / "tiny"))
 

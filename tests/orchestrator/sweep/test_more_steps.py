@@ -22,6 +22,7 @@ from orchestrator.sweep.run_and_resume import resume_sweep, run_sweep
 from orchestrator.upkeep.deletion import plan_deletion
 from search_spaces import SweepSpec, parse_sweep
 from tests.command_line import CommandLine
+from tests.no_reports import leave_out_reports
 from tests.orchestrator.running.ledgers import begin_ledger, keyed, same_curves
 from tests.startup.sitecustomize import blank
 from trainers.training import loop, start_checkpoints
@@ -54,7 +55,8 @@ def sweep(*overrides: str, name: str = "few") -> SweepSpec:
 
 
 def run(storage: Path, *overrides: str, name: str = "few") -> Path:
-    assert run_sweep(sweep(*overrides, name=name), storage, QUIET).exit_code == 0
+    with leave_out_reports():
+        assert run_sweep(sweep(*overrides, name=name), storage, QUIET).exit_code == 0
     return storage / name
 
 

@@ -7,6 +7,8 @@ from orchestrator.sweep import run_and_resume as module
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import records
 
+pytestmark = pytest.mark.usefixtures("no_reports")
+
 JUDGED = "objective={metric: margin, average: raw, lengths: [4]}"  # maximized, which only the task knows
 OVERRIDES = ("--set", "space.training.batch_size=null", "--set", JUDGED, "--set", "seeds=1")
 SHORT = ("--set", "training.steps=20", "--set", "search.configurations=2")

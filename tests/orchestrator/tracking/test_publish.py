@@ -41,8 +41,7 @@ def test_every_point_is_there_once_and_again_changes_nothing(sweep, publish):
     assert rows_of(first.uri) == rows
 
 
-def test_a_sweep_of_functions(tmp_path, fresh_store, publish, monkeypatch, own_code_forgotten):
-    monkeypatch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
+def test_a_sweep_of_functions(tmp_path, fresh_store, publish, no_reports, own_code_forgotten):
     study = Study(tmp_path / "study")
     study.write(program={"function": "mine.train"}, space={"config.lr": {"grid": [0.25, 0.5]}}, seeds=2)
     (study.folder / "mine.py").write_text(

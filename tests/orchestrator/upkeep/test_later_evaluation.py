@@ -136,9 +136,8 @@ resources: {keep_weights: true}
 
 
 def test_rows_of_any_length_can_be_evaluated_and_the_table_says_what_was_trained(
-    tmp_path, run_inline, own_code_forgotten, monkeypatch
+    tmp_path, run_inline, own_code_forgotten, no_reports
 ):
-    monkeypatch.setattr("orchestrator.report.write_report.present_report", lambda *given, **more: None)
     (tmp_path / "own_maximum.py").write_text(OWN)
     (tmp_path / "own.yaml").write_text(OWN_SWEEP)
     folder = run_inline(tmp_path / "own.yaml")
