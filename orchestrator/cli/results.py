@@ -180,6 +180,7 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; by default a free one.")] = None,
     allowed_hosts: Annotated[str | None, typer.Option(help="Accepted host names, separated by commas.")] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page of the newest sweep in a browser.")] = False,
 ) -> None:
     """Open MLflow on the sweeps of the storage folder, by default sweeps/ in this folder, and print links to them."""
     from orchestrator.mirror.fetch import fetch_storage
@@ -197,4 +198,4 @@ def ui(
     _say("starting MLflow ...")
     from orchestrator.tracking.ui import serve
 
-    serve(storage, host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, say=_say)
+    serve(storage, host, port, allowed_hosts=allowed_hosts, uri=tracking_uri, show=show, say=_say)

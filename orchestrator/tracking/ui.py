@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -44,12 +45,13 @@ def serve(
     *,
     allowed_hosts: str | None = None,
     uri: str | None = None,
+    show: bool = False,
     say: Callable[[str], None] = print,
 ) -> None:
     """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM, and print links to its newest sweeps.
 
-    `uri` names another `sqlite:///` store. `allowed_hosts` are the Host headers that the server accepts, for host names
-    other than localhost. Raises UiServerError if the server cannot start, and TrackingError for a store that MLflow
+    `show` opens the page of the newest sweep in a browser. `uri` names another `sqlite:///` store. `allowed_hosts` are
+    the Host headers that the server accepts, for host names other than localhost. Raises UiServerError if the server cannot start, and TrackingError for a store that MLflow
     refuses. Raises UserError for other kinds of URI, for a file that is missing or not a store, and for a host or port
     that cannot be used.
     """
@@ -79,6 +81,10 @@ def serve(
             say("\n".join([title, *(f"  {name}: {link}" for name, link in links[: 1 if index else 2])]))
         if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
             say(f"{format_count(older, 'older sweep')}, among the experiments of MLflow")
+        if show:
+            address = sweeps[0][1][0][1] if sweeps else url
+            if not webbrowser.open(address):
+                say(f"no browser found; open {address}")
         code = server.wait()
         raise UiServerError(f"the MLflow server exited with code {code}; see {_get_log_path(database)}")
 

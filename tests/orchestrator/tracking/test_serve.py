@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import webbrowser
 from contextlib import closing, nullcontext, suppress
 
 import psutil
@@ -104,13 +105,16 @@ def test_more_sweeps_than_are_shown_are_counted(
     monkeypatch.setattr(ui, "MAX_SHOWN_SWEEPS", 2)
     ended = subprocess.Popen(["true"])
     monkeypatch.setattr(ui, "run_server", lambda *_: nullcontext(("http://127.0.0.1:5000", ended)))
-    messages = []
+    opened, messages = [], []
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address))
     with pytest.raises(ui.UiServerError):
-        serve(tmp_path, say=messages.append)
+        serve(tmp_path, show=True, say=messages.append)
     lines = "\n".join(messages).splitlines()
     headings = [line.partition(" (")[0] for line in lines if " / " in line]
     assert headings == ["set_complement / c", "set_complement / b"]
-    pages = [line.partition(": ") for line in lines if "#/" in line]
+    pages = [line.partition(": ") for line in lines[:-1] if "#/" in line]
     assert all(link.startswith("http") for *_, link in pages)
     assert [name.strip() == "report" for name, *_ in pages] == [True, False, True]
-    assert lines[-1].startswith("1 older sweep")
+    (first, *_) = (link for *_, link in pages)
+    assert opened == [first] and "/artifacts/report.html" in first
+    assert lines[-2].startswith("1 older sweep") and first in lines[-1]  # no browser took it
