@@ -51,9 +51,9 @@ def serve(
     """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM, and print links to its newest sweeps.
 
     `show` opens the page of the newest sweep in a browser. `uri` names another `sqlite:///` store. `allowed_hosts` are
-    the Host headers that the server accepts, for host names other than localhost. Raises UiServerError if the server cannot start, and TrackingError for a store that MLflow
-    refuses. Raises UserError for other kinds of URI, for a file that is missing or not a store, and for a host or port
-    that cannot be used.
+    the Host headers that the server accepts, for host names other than localhost. Raises UiServerError if the server
+    cannot start, and TrackingError for a store that MLflow refuses. Raises UserError for other kinds of URI, for a file
+    that is missing or not a store, and for a host or port that cannot be used.
     """
     # Report all problems before the server starts, because its own errors would only be in its log.
     is_default = not uri
