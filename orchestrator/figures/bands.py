@@ -31,6 +31,8 @@ AXES_SHARE = 0.8
 CHARACTER_INCHES = 0.065
 FONT_SIZES = (8, 6)  # of the names of groups; CHARACTER_INCHES is of the first
 
+_FIRST_ABOVE, _FIRST_BELOW = (2.4, 5.0), (4.0, 3.5)  # width and order of the first of several lines
+
 SOLID: tuple[tuple[Any, str], ...] = (("-", "o"),)
 DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # a style for each color of PALETTE
     *(("-", "o"), ("--", "s"), (":", "^"), ("-.", "D")),
@@ -47,8 +49,9 @@ def plot_configurations(
     crosses: bool,
     styles: Sequence[tuple[Any, str]] = SOLID,
 ) -> list[Artist]:
-    """Draw the `colored` configurations with band and seeds, the first on top, and `grey` ones as medians.
+    """Draw the `colored` configurations with band and seeds, and `grey` ones as medians.
 
+    The first is on top, or as a wide line below others that have gaps, so that all are seen where they coincide.
     Configurations without a band in `bands` (by config_id) are skipped. `crosses` mark infinite medians; `styles` are
     line styles and markers, used in turn. Returns the drawn medians in the order of `colored`, then an artist with all
     grey ones.
@@ -61,12 +64,14 @@ def plot_configurations(
         axes.autoscale_view()
         lines = [grey_lines]
 
-    # The first configuration is drawn last, on top of the others.
+    # The first configuration is drawn last.
     for rank, row in reversed(list(enumerate(colored))):
         if row.config_id in bands:
             color = PALETTE[rank % len(PALETTE)]
             style, marker = styles[rank % len(styles)]
-            line = draw_band(axes, bands[row.config_id], color, prominent=rank == 0, style=style, marker=marker)
+            width, order = _FIRST_BELOW if len(styles) > 1 else _FIRST_ABOVE
+            shape = {"linewidth": width if rank == 0 else 1.6, "zorder": order if rank == 0 else 4}
+            line = draw_band(axes, bands[row.config_id], color, linestyle=style, marker=marker, **shape)
             lines.insert(0, line)
             if crosses:
                 mark_unreached(axes, bands[row.config_id], color)
@@ -85,8 +90,11 @@ def get_finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     return np.array(band.lengths), mask_infinite(band.median)
 
 
-def draw_band(axes: Axes, band: Band, color: str, *, prominent: bool, style: Any = "-", marker: str = "o") -> Line2D:
-    """Draw the median of a configuration, its quartiles as a band, its seeds as thin lines; return the median line."""
+def draw_band(axes: Axes, band: Band, color: str, **shape: Any) -> Line2D:
+    """Draw the median of a configuration, its quartiles as a band, its seeds as thin lines; return the median line.
+
+    `shape` is that of the median line, such as linewidth and zorder.
+    """
     # Infinite quartiles are cut off at the finite values.
     lengths, median = get_finite_line(band)
     for values in band.seeds.values():
@@ -96,16 +104,7 @@ def draw_band(axes: Axes, band: Band, color: str, *, prominent: bool, style: Any
     low, high = (np.clip(edge, min(finite), max(finite)) for edge in (low, high))
     axes.fill_between(lengths, low, high, color=color, alpha=0.16, linewidth=0, zorder=3)
 
-    (line,) = axes.plot(
-        lengths,
-        median,
-        color=color,
-        linewidth=2.4 if prominent else 1.6,
-        linestyle=style,
-        marker=marker,
-        markersize=3,
-        zorder=5 if prominent else 4,
-    )
+    (line,) = axes.plot(lengths, median, color=color, markersize=3, **shape)
     return line
 
 

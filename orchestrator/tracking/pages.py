@@ -81,6 +81,6 @@ def make_note(summary: Summary) -> str:
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
         "Runs are named by the label of the configuration: `#` and its number in drawn order, in a confirmation that "
         "of the search. Its values are parameters, and `rank` is a metric.",
-        "The report (`report.html`) and every curve (`curves.parquet`) are among the artifacts.",
+        "The report (`report.html`), a picture (`curves.png`) and every curve (`curves.parquet`) are artifacts.",
     ]
     return "\n\n".join(lines)

@@ -4,14 +4,15 @@
 only missing parts of runs are sent. A child process of the driver calls it, too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from filelock import FileLock, Timeout
 
-from orchestrator.errors import LengthwiseError
+from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.mirrored_ledger import open_ledger
 from orchestrator.record.files.curves import CURVES_FILE, read_curves, write_curves
 from orchestrator.record.ledger.folders import PUBLISH_LOCK_FILE
@@ -19,12 +20,15 @@ from orchestrator.record.ledger.records import Record, read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import list_report_files, write_report
 from orchestrator.results.make_summary import summarize
+from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_command
 from orchestrator.tracking.address import choose_tracking_uri, get_sqlite_path, is_from_this_machine
 from orchestrator.tracking.mlflow_names import compute_sweep_id
 from orchestrator.tracking.run_contents import MlflowRunBuilder
 from orchestrator.tracking.store import MlflowExperiment, open_client, search_runs_by_tag
 from orchestrator.tracking.tracking_errors import TrackingError, raise_tracking_errors
+
+CURVES_PICTURE, PICTURE_INCHES = "curves.png", (6.6, 4.0)
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,10 @@ def publish(
 
     `uri` defaults to `choose_tracking_uri(state)`, "" is SQLite beside the sweep. `experiment` defaults to the last one
     published to, then to `tracking.experiment` of the sweep file, then to the study, which "" also means.
-    `sweep_files=False` does not send report, tables and curves.parquet; otherwise they are written here, or by another
-    process before `wait_for_files` returns. `on_progress` gets the numbers of sent and of all configurations. Raises
-    TrackingError if MLflow cannot be reached or refuses, and what `choose_tracking_uri` and reading the sweep raise.
+    `sweep_files=False` does not send picture, report, tables and curves.parquet; otherwise they are written here, or
+    all but the picture by another process before `wait_for_files` returns. `on_progress` gets the numbers of sent and
+    of all configurations. Raises TrackingError if MLflow cannot be reached or refuses, and what `choose_tracking_uri`
+    and reading the sweep raise.
     """
     # Error messages show a command that repeats the call, with --tracking-uri only if the sweep has no such address.
     records = read_records(folder)
@@ -83,13 +88,15 @@ def publish(
             on_progress(len(digests), len(summary.rows))
 
         # Files are large, and change only if a run does; they come last, so that values appear early.
-        def make_files() -> Sequence[Path]:
+        def make_files() -> Iterator[Path]:
+            with TemporaryDirectory() as scratch:
+                yield from draw_picture(summary, Path(scratch))  # while another process writes the other files
             if wait_for_files is not None:
                 wait_for_files()
             else:
                 write_report(folder, summary, curves)
                 write_curves(state, curves)
-            return [folder / CURVES_FILE, *list_report_files(folder)]
+            yield from [folder / CURVES_FILE, *list_report_files(folder)]
 
         # Files last; the digest of all runs says whether they have changed.
         if sweep_files:
@@ -97,6 +104,18 @@ def publish(
         links = store.make_links(parent_id)
         completed = summary.complete_configurations
         return Published(store.uri, parent_id, links, store.created, completed, store.points)
+
+
+def draw_picture(summary: Summary, folder: Path) -> Iterator[Path]:
+    """Write the median curves of a sweep to `folder` and yield the path of the picture; nothing without curves."""
+    from orchestrator.figures.figure_files import (
+        render_curves,
+    )  # imports matplotlib
+
+    with suppress(UserError):
+        picture = render_curves(summary, "png", PICTURE_INCHES)
+        (folder / CURVES_PICTURE).write_bytes(picture)
+        yield folder / CURVES_PICTURE
 
 
 def record_address(folder: Path, uri: str) -> None:

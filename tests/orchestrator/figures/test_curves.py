@@ -32,6 +32,16 @@ def test_curves_have_median_band_and_seeds(small_sweep):
     assert axes.get_xlabel() == "length" and "total_variation (ema)" in axes.get_ylabel()
 
 
+def test_the_first_of_dashed_lines_is_wide_and_below_the_others(small_sweep):
+    axes = plot_curves(summarize(small_sweep), Figure().subplots(), distinct_in_grey=True)
+    medians = [line for line in axes.lines if line.get_linewidth() > 1]
+    first = next(line for line in medians if line.get_color() == PALETTE[0])
+    others = [line for line in medians if line is not first]
+    assert len(others) == 5 and all(line.get_linestyle() != "-" for line in others) and first.get_linestyle() == "-"
+    assert all(first.get_linewidth() > 2 * line.get_linewidth() for line in others)
+    assert all(first.get_zorder() < line.get_zorder() for line in others)
+
+
 def test_trained_lengths_are_shaded_and_those_of_selection_marked(small_sweep):
     axes = plot_curves(summarize(small_sweep), Figure().subplots())
     spans = [(patch.get_x(), patch.get_x() + patch.get_width(), patch.get_hatch()) for patch in axes.patches]

@@ -26,6 +26,7 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         (folder / "report.html").write_bytes(b"<p>The page.</p>")
 
     monkeypatch.setattr("orchestrator.tracking.publish.write_report", write)
+    monkeypatch.setattr("orchestrator.figures.figure_files.render_curves", lambda *_: b"A picture.")
     return written
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from mlflow.tracking import MlflowClient
+from PIL import Image
 
 from orchestrator.code.provenance import read_provenance
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
+from orchestrator.results.make_summary import summarize
 from orchestrator.tracking.address import choose_tracking_uri, make_default_uri
-from orchestrator.tracking.publish import delete_runs
+from orchestrator.tracking.publish import delete_runs, draw_picture
 from orchestrator.tracking.publisher import Publication, Publisher
 from orchestrator.tracking.tracking_errors import TrackingError
 from search_spaces import dump_yaml
@@ -89,10 +91,18 @@ def test_the_report_is_made_and_uploaded_once(sweep, reports, publish):
     done = publish(sweep.folder)
     client = MlflowClient(done.uri)
     assert reports == [sweep.folder]
-    assert paths_of(client, done.parent_run_id) == {"curves.parquet", "report.html", "sweep.yaml"}
+    assert paths_of(client, done.parent_run_id) == {"curves.parquet", "curves.png", "report.html", "sweep.yaml"}
     publish(sweep.folder)
     publish(sweep.folder, sweep_files=False)
     assert reports == [sweep.folder]
+
+
+def test_the_picture_has_the_curves_and_is_left_out_without_any(sweep, tmp_path, synthetic_sweep, simple_curve):
+    (path,) = draw_picture(summarize(sweep), tmp_path)
+    with Image.open(path) as image:
+        assert (path.name, image.format, image.size) == ("curves.png", "PNG", (1980, 1200))
+    begun = synthetic_sweep(tmp_path / "begun", [{"training.batch_size": 8}], 2, simple_curve, ended=False)
+    assert [*draw_picture(summarize(begun), tmp_path)] == []
 
 
 def test_no_file_is_made_of_a_sweep_that_has_not_ended(sweep, reports, publish):
@@ -119,14 +129,18 @@ def refuse(monkeypatch, method, call):
     monkeypatch.setattr(MlflowClient, method, called)
 
 
-@pytest.mark.parametrize("upload", [1, 3])
-def test_files_whose_upload_was_cut_short_are_made_and_sent_again(sweep, reports, publish, monkeypatch, upload):
+@pytest.mark.parametrize(
+    ("upload", "written"), [(1, 1), (2, 2), (4, 2)]
+)  # the picture is sent before the report is made
+def test_files_whose_upload_was_cut_short_are_made_and_sent_again(
+    sweep, reports, publish, monkeypatch, upload, written
+):
     refuse(monkeypatch, "log_artifact", upload)
     with pytest.raises(TrackingError, match="connection refused"):
         publish(sweep.folder)
     done = publish(sweep.folder)
-    assert len(reports) == 2
-    assert len(paths_of(MlflowClient(done.uri), done.parent_run_id)) == 3
+    assert len(reports) == written
+    assert len(paths_of(MlflowClient(done.uri), done.parent_run_id)) == 4
 
 
 @pytest.mark.slow

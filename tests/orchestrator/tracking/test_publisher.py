@@ -40,7 +40,8 @@ def test_publish_sends_the_end_that_a_killed_publisher_has_not(lengthwise, long_
     (parent,) = client.search_runs([experiment.experiment_id], "tags.`lengthwise.kind` = 'sweep'")
     assert parent.info.status == "FINISHED"
     artifacts = Path(unquote(urlsplit(parent.info.artifact_uri).path))
-    assert (artifacts / "report.html").exists()  # sent by the last pass alone
+    for name in ("report.html", "curves.png"):  # sent by the last pass alone
+        assert (artifacts / name).exists(), name
 
 
 def test_a_process_exits_with_its_driver_though_a_request_waits():
