@@ -122,17 +122,21 @@ def summarize_sample(spec: SweepSpec) -> Sample:
     return Sample(configuration_count=len(built), warnings=warnings, evaluated=evaluated)
 
 
-def build_configurations(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Configuration]:
+def build_configurations(
+    spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]], *, should_try_code: bool = True
+) -> list[Configuration]:
     """Return the configurations of (number, values) draws, after checking every value that the sweep can draw.
 
-    Raises SweepFileError with every problem, also of values that are in none of these draws.
+    Raises SweepFileError with every problem, also of values that are in none of these draws; with `should_try_code`
+    also of the user's tasks and models, which are tried.
     """
     import_spec_modules(spec)
     findings = spec.copy_findings()
     built = _build_and_report(spec, draws, findings)
     findings.raise_any()
-    try_user_code(spec, built, findings)
-    findings.raise_any()
+    if should_try_code:
+        try_user_code(spec, built, findings)
+        findings.raise_any()
     return built
 
 
@@ -141,11 +145,7 @@ def build_sample_configurations(spec: SweepSpec) -> list[Configuration]:
 
     Raises SweepFileError with every problem found.
     """
-    import_spec_modules(spec)
-    findings = spec.copy_findings()
-    built = _build_and_report(spec, _draw_values(spec), findings)
-    findings.raise_any()
-    return built
+    return build_configurations(spec, _draw_values(spec), should_try_code=False)
 
 
 def build_first_generation(spec: SweepSpec) -> list[Configuration]:
