@@ -1,6 +1,7 @@
 """The cases cover everything that is registered, they can be built, and what changed is seen: bits, or moved curves."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from cases import COMPILED, EAGER, Member
@@ -31,9 +32,15 @@ def names_in(members: list[Member]) -> Iterator[tuple[str, str]]:
             yield "average", average.name
 
 
+@cache
+def names_in_cases() -> set[tuple[str, str]]:
+    """The kind and name of every class that a case uses; building all members takes a second."""
+    return {kind_and_name for members in CASES.values() for kind_and_name in names_in(members)}
+
+
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_every_registered_name_is_in_a_case(kind: str) -> None:
-    used = {name for members in CASES.values() for of, name in names_in(members) if of == kind}
+    used = {name for name_kind, name in names_in_cases() if name_kind == kind}
     elsewhere = {"vmapped"}  # trains modules of the user's own
     assert used == set(registry.list_names(kind)) - elsewhere
 

@@ -51,4 +51,4 @@ def test_values_that_are_no_numbers(tmp_path, small_sweep, values, read):
     assert [curves.loc[curves["number"] == number, "a.key"].unique().tolist() for number in (0, 1)] == [
         [r] for r in read
     ]
-    pd.testing.assert_frame_equal(pd.read_parquet(write_curves(small_sweep)), curves)
+    pd.testing.assert_series_equal(pd.read_parquet(write_curves(small_sweep))["a.key"], curves["a.key"])
