@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from orchestrator.text.consoles import say
 
@@ -61,12 +62,15 @@ class ProgressDisplay:
             self._show(make_rows())
 
     def _show(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Redraw the table of labels and texts, or print them as a line if it differs from the last one."""
+        """Redraw the table of labels and texts, or print them as a line if it differs from the last one.
+
+        The cells of the table are Text, because a message printed above it without markup redraws it without markup.
+        """
         if self._live:
             table = Table.grid(padding=(0, 2))
-            table.add_row(f"[bold]{self._name}[/bold]", "")
+            table.add_row(Text(self._name, "bold"), "")
             for label, text in rows:
-                table.add_row(f"[dim]{label}[/dim]", text)
+                table.add_row(Text(label, "dim"), Text(text))
             self._live.update(table, refresh=True)
             return
 

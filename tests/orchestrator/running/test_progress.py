@@ -1,9 +1,12 @@
 """Progress: a line a minute in a log, a table on a terminal."""
 
+import io
+
 import pytest
 from rich.console import Console
 
 from orchestrator.running.watching.progress import ProgressDisplay, make_plain_line
+from orchestrator.text.consoles import say
 
 
 def test_progress_in_a_log_is_a_line_that_says_something_new(capsys):
@@ -41,3 +44,16 @@ def test_progress_in_a_log_is_one_short_line_a_minute(capsys, monkeypatch, large
     assert shown == [0, 60, 120] and len(lines) == 3
     assert all(len(line) < 100 for line in lines)
     assert all("43 %" in line and "time left about 12 h 10 min" in line for line in lines)
+
+
+def test_a_message_above_the_live_table_shows_no_markup():
+    """A message is printed without markup, and redraws the table below it."""
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=80)
+    progress = ProgressDisplay(console, "name[1]")
+    with progress.show_live():
+        progress._show([("seeds", "1/6")])
+        say(console, "seed 1 crashed")
+        progress._show([("phase", "[training]")])
+    shown = console.file.getvalue()
+    assert "[bold]" not in shown and "[dim]" not in shown and shown.count("seeds") == 2
+    assert "name[1]" in shown and "[training]" in shown
