@@ -21,7 +21,7 @@ from orchestrator.cli.command_end import DEBUG_VARIABLE, choose_exit_code
 from orchestrator.cli.sweep_command import SweepTyper, hide_flag_types
 from orchestrator.code.provenance import PACKAGES, read_version
 from orchestrator.errors import LengthwiseError, SpecChanged, UserError
-from orchestrator.record.ledger.folders import find_default_storage, has_ledger
+from orchestrator.record.ledger.folders import find_default_storage, has_ledger, list_sweep_folders
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.text.consoles import align_rows, make_console, say
@@ -90,7 +90,7 @@ def list_names(
 ) -> None:
     """List sweeps, or the names and keys of sweep files.
 
-    By default it lists the kinds of names, with --storage the sweeps there.
+    By default it lists the sweeps of sweeps/ and the kinds of names, with --storage the sweeps there.
     """
     # Sweeps are in a storage folder, names in the code and its imports, so each kind has an option of its own.
     if kind == "sweeps" or (storage is not None and kind is None):
@@ -105,6 +105,12 @@ def list_names(
         from orchestrator.preview.names import describe_names
 
         lines = describe_names(kind, imports or ())
+
+        # Somebody who types no kind most likely looks for a sweep.
+        if kind is None and not imports and list_sweep_folders(find_default_storage()):
+            from orchestrator.upkeep.listing import list_sweeps
+
+            lines = [*list_sweeps(find_default_storage(), is_default=True), "", *lines]
     for line in lines:
         _say(line)
 

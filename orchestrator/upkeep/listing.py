@@ -1,5 +1,6 @@
 """List the sweeps of a storage folder: state, finished configurations, failed seeds, best score, size, age."""
 
+import math
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,13 +14,16 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.sweep_status import describe_sweep_status
 from orchestrator.running.watching.meter import format_best_score
-from orchestrator.text.wording import format_duration
+from orchestrator.text.wording import format_duration, format_metric
 
-HEADER = ("name", "study", "state", "configurations", "failed seeds", "best score", "size", "age", "confirms")
+HEADER = (
+    *("name", "study", "state", "configurations", "failed seeds"),
+    *("best score", "metric", "size", "age", "confirms"),
+)
 
 
 def list_sweeps(storage: Path, *, is_default: bool = False) -> list[str]:
-    """Return the lines of the table, sorted by name, and then a line for each sweep that cannot be read.
+    """Return the lines of the table, the newest sweep first, and then a line for each sweep that cannot be read.
 
     Raises UserError if the folder does not exist. `is_default`: the user did not name the folder.
     """
@@ -32,12 +36,13 @@ def list_sweeps(storage: Path, *, is_default: bool = False) -> list[str]:
         return [describe_no_sweeps(storage) if is_default else f"no sweeps in {get_address_or_path(storage)}"]
 
     # A sweep that cannot be read must not hide the others.
-    rows: list[tuple[str, ...]] = [HEADER]
+    states: list[SweepState] = []
     for folder in folders:
         try:
-            rows.append(_make_row(folder))
+            states.append(SweepState.load(folder))
         except LengthwiseError as error:
             problems.append(f"cannot be read: {str(error).splitlines()[0]}")
+    rows = [HEADER, *map(_make_row, sorted(states, key=lambda state: -(state.started_at or math.inf)))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return [*lines, *problems]
@@ -58,18 +63,19 @@ def format_size(count: int) -> str:
     return f"{count / 1024**power:.1f} {('B', 'KiB', 'MiB', 'GiB')[power]}" if power else f"{count} B"
 
 
-def _make_row(folder: Path) -> tuple[str, ...]:
+def _make_row(state: SweepState) -> tuple[str, ...]:
     """Return the cells of a sweep, as in HEADER."""
-    state = SweepState.load(folder)
+    objective = state.spec.get("objective")
     age = max(0.0, time.time() - (state.started_at or time.time()))
     return (
-        folder.name,
+        state.folder.name,
         state.study,
         describe_sweep_status(state),
         f"{state.configurations_done} of {count_planned(state)}",
         f"{sum(member.status == 'failed' for member in state.members)} of {len(state.members)}",
         format_best_score(state, "-"),
-        format_size(sum_file_sizes(folder)),
+        format_metric(objective["metric"], objective["average"]) if objective else "-",
+        format_size(sum_file_sizes(state.folder)),
         f"{int(age // 86400)} d" if age >= 86400 else format_duration(age),
         state.provenance.get(CONFIRMS, {}).get("sweep", ""),
     )

@@ -19,7 +19,10 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
     for name in ("finished", "grid"):
         shutil.copytree(RELEASED / name, tmp_path / name)
     listed = lengthwise("list", "sweeps", "--storage", tmp_path)
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["name", "finished", "grid"]
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["name", "grid", "finished"]
+    monkeypatch.setenv("LENGTHWISE_STORAGE", str(tmp_path))
+    both = lengthwise("list").stdout.splitlines()
+    assert both[:3] == listed.stdout.splitlines() and both[3] == "" and "lengthwise list task" in "\n".join(both[4:])
     refused = lengthwise("delete", tmp_path / "grid")
     assert refused.returncode == 2 and "use --yes to delete" in refused.stderr and (tmp_path / "grid").exists()
     words = ("delete", tmp_path / "grid", "--yes")

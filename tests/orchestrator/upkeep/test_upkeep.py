@@ -42,11 +42,14 @@ def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simpl
     with running:
         head, *lines, unread = list_sweeps(tmp_path)
     assert head.split("  ")[0] == "name" and "best score" in head
-    states = {line.split()[0]: line.split()[2] for line in lines}
-    assert states == {"a": "finished", "b": "interrupted", "c": "interrupted", "d": "stopped", "e": "running"}
-    assert " 2 of 2 " in lines[0] and f"{min(c.score for c in sweep.configurations.values()):#.3g} (#0)" in lines[0]
-    assert "failed seeds" in head and " 1 of 4 " in lines[0]
-    assert " 0 of 1 " in lines[1] and "KiB" in lines[0] and lines[0].endswith(" s")
+    by_name = {line.split()[0]: line for line in lines}
+    states = [(name, line.split()[2]) for name, line in by_name.items()]
+    begun = [("a", "finished"), ("b", "interrupted"), ("c", "interrupted"), ("d", "stopped"), ("e", "running")]
+    assert states == begun[::-1]  # the newest first
+    best = min(configuration.score for configuration in sweep.configurations.values())
+    assert f"{best:#.3g} (#0)  {sweep.spec['objective']['metric']}" in by_name["a"]
+    assert "failed seeds" in head and " 2 of 2 " in by_name["a"] and " 1 of 4 " in by_name["a"]
+    assert " 0 of 1 " in by_name["b"] and "KiB" in by_name["a"] and by_name["a"].endswith(" s")
     assert unread.startswith("cannot be read: ") and "events.jsonl:1" in unread
 
 
