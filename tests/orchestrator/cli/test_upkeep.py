@@ -20,7 +20,7 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
         shutil.copytree(RELEASED / name, tmp_path / name)
     listed = lengthwise("list", "sweeps", "--storage", tmp_path)
     assert [line.split()[0] for line in listed.stdout.splitlines()] == ["name", "grid", "finished"]
-    monkeypatch.setenv("LENGTHWISE_STORAGE", str(tmp_path))
+    monkeypatch.setitem(lengthwise.environment, "LENGTHWISE_STORAGE", str(tmp_path))
     both = lengthwise("list").stdout.splitlines()
     assert both[:3] == listed.stdout.splitlines() and both[3] == "" and "lengthwise list task" in "\n".join(both[4:])
     refused = lengthwise("delete", tmp_path / "grid")
