@@ -240,6 +240,16 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
 
 
 def list_trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
-    """Return the warnings of the trainer about these members, with their lines of the sweep file."""
-    warnings = get_trainer(spec.sections).find_warnings(members, spec.folder)
+    """Return warnings of a late evaluation and of the trainer about these members, with lines of the sweep file."""
+    members = list(members)
+    warnings = [
+        (
+            "evaluation.every",
+            f"evaluation.every: {member.evaluation_interval} is larger than training.steps ({member.steps}), so the "
+            "only evaluation is at the end",
+        )
+        for member in members
+        if member.evaluation_interval is not None and member.evaluation_interval > member.steps
+    ]
+    warnings += get_trainer(spec.sections).find_warnings(members, spec.folder)
     return list(dict.fromkeys(f"{spec.format_location(key)}: {message}" for key, message in warnings))

@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.interface.measurements import Measurements
 from orchestrator.program.command import find_unknown_placeholders
+from orchestrator.text.wording import format_ranges
 from search_spaces.grammar.sections import list_dotted_keys, read_key
 from trainers.errors import Problem, find_nearest
 from trainers.settings.fields import Settings, setting
@@ -222,6 +223,24 @@ class ProgramMember(Settings):
             technical=(),
             axis=evaluation.axis,
         )
+
+    def describe_lost_lengths(self) -> str:
+        """Return a warning if the trained lengths leave no test length or lose an evaluated length; "" otherwise."""
+        # Test lengths are those beyond the longest trained one; shorter ones that are not trained are in no group.
+        lengths, trained = self.lengths, self._find_trained_lengths()
+        longest = max(trained, default=0)
+        has_lost = any(length < longest and length not in trained for length in lengths)
+        if longest == lengths[-1]:
+            return f"evaluation.trained_lengths: {longest} is the longest evaluated length, so no test length is left"
+        if longest < lengths[-1] and (longest in lengths or not has_lost):
+            return ""
+
+        # Evaluated lengths between trained ones may be meant, but not below a length that is not evaluated.
+        nearest = min(lengths, key=lambda length: abs(length - longest))
+        relation = "is not among" if longest < lengths[-1] else "is longer than all"
+        effect = "" if longest < lengths[-1] else ", so no test length is left"
+        message = f"{longest} {relation} evaluated lengths ({format_ranges(lengths)}){effect}; nearest: {nearest}"
+        return f"evaluation.trained_lengths: {message}"
 
     def _find_trained_lengths(self) -> tuple[int, ...]:
         """Return the declared trained lengths; with `up_to` all lengths from 1 to the value of its key."""

@@ -107,14 +107,15 @@ class ProgramTrainer:
         return [read_files(_find_root(folder), sorted(names))] if commands else []
 
     def find_warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
-        """Return a warning for each command without the seed or a searched key, or with a script elsewhere.
+        """Return warnings of lost test lengths, and of commands without the seed or a searched key, or elsewhere.
 
-        Such a program would train the same model for every configuration, or change while the sweep runs, and no result
-        would show it.
+        A program without them would train the same model for every configuration, one that is elsewhere may change
+        while the sweep runs, and no result would show it.
         """
         members = list(members)
+        lost_lengths = filter(None, (member.describe_lost_lengths() for member in members))
+        warnings = [("evaluation.trained_lengths", message) for message in lost_lengths]
         commands = dict.fromkeys(member.program.words for member in members if member.program.command is not None)
-        warnings = []
         for words in commands:
             if outside := [word for word in _find_scripts(words) if _is_outside(word, _find_root(folder))]:
                 message = "not below the folder of the sweep file, so it is not copied, and its changes are not noticed"

@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.plan.checks.sweep_file_checks import summarize_sample
+from orchestrator.preview.forecast import forecast
 from search_spaces import SweepFileError
 from tests.orchestrator.program.studies import Study
 from tests.sweep_files import load_checked
@@ -111,3 +112,40 @@ def test_script_outside_the_folder_of_the_sweep_file(name: str, is_warned: bool,
     (study.folder.parent / "train.py").write_text("print('x')")
     warnings = summarize_sample(load_checked(study.folder / "prog.yaml")).warnings
     assert [name in warning for warning in warnings] == [True] * is_warned
+
+
+@pytest.mark.parametrize(
+    ("trained", "shown"),
+    [
+        ([5], []),
+        ([], []),
+        ([5, 7, 10], []),
+        ([3], []),
+        ({"up_to": "config.width"}, []),  # 8
+        ([5, 30], ["30", "5, 10, 20", "nearest: 20"]),
+        ([5, 10, 20], ["20"]),
+        ([7], ["7", "5, 10, 20", "nearest: 5"]),
+        ({"up_to": "config.long"}, ["25", "5, 10, 20"]),
+    ],
+)
+def test_trained_lengths_that_lose_test_lengths_are_warned_about(trained, shown: list[str], study: Study) -> None:
+    study.write(evaluation__trained_lengths=trained, config={"width": 8, "long": 25}, objective__lengths=[10])
+    file = study.folder / "prog.yaml"
+    spec = load_checked(file)
+    line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if "trained_lengths" in text)
+    place = f"{file}:{line}: evaluation.trained_lengths: "
+    for warnings in (summarize_sample(spec).warnings, forecast(spec, None).warnings):
+        found = [warning for warning in warnings if "evaluation.trained_lengths" in warning]
+        assert len(found) == bool(shown) and all(warning.startswith(place) for warning in found), warnings
+        assert all(word in found[0] for word in shown)
+
+
+@pytest.mark.parametrize(("every", "is_warned"), [(10, False), (30, False), (31, True)])
+def test_evaluation_interval_longer_than_the_training_is_warned_about(
+    every: int, is_warned: bool, study: Study
+) -> None:
+    study.write(evaluation__every=every)
+    file = study.folder / "prog.yaml"
+    line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if "every:" in text)
+    warnings = summarize_sample(load_checked(file)).warnings
+    assert [warning.startswith(f"{file}:{line}: evaluation.every: 31 ") for warning in warnings] == [True] * is_warned
