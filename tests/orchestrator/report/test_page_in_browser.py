@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from orchestrator.record.files.curves import read_curves
 from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarize
 from tests.browser import needs_browser
@@ -552,11 +553,34 @@ def test_pictures_fill_the_paper_and_the_screen_is_as_before(page):
     assert page.read(style.format("section") + ".breakInside") == "auto"  # else a quarter of a sheet stays empty
     assert page.read(style.format("#table tbody tr") + ".breakInside") == "avoid"
     assert page.read(style.format("details td") + ".fontSize") == "10.6667px"  # 8pt
-    for leading in ("#effects h3", "#effects .note", "#comparison .verdict + p", "summary"):  # each to a table or text
+    for leading in ("h2", "#effects h3", "#effects .note", "#comparison .verdict + p", "#outcome-note", "summary"):
         assert page.read(style.format(leading) + ".breakAfter") == "avoid", leading
     page.call("Emulation.setEmulatedMedia", media="")
     page.read("dispatchEvent(new Event('afterprint'))")
     assert page.read(rows) == before and page.read(opened) == 0
+
+
+def test_nothing_is_wider_than_the_paper(tmp_path, tab, synthetic_sweep):
+    """Also a traceback, which on a screen has a scrollbar, and failures with long names."""
+    values = [{"training.learning_rate": 10.0**-n, "model.dropout": 0.1 * n} for n in range(1, 4)]
+    state = synthetic_sweep(tmp_path / "crashed", values, 8, curve, died=[1])
+    pack, trace = state.packs["pack0001"], f"Traceback:\n  {'/a_folder' * 30}"
+    pack.error, pack.attempts, pack.traces = "y" * 300, ["RuntimeError"], [trace]
+    tab.open(write_report(state.folder, summarize(state), read_curves(state))[0].as_uri())
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    tab.resize(717, 1000)  # A4 without margins
+    tab.read("dispatchEvent(new Event('beforeprint'))")
+    tab.read("new Promise(done => setTimeout(done, 250))")
+    wider = tab.read(
+        "[...document.querySelectorAll('main *')].filter(e => e.checkVisibility()"
+        " && !(e instanceof SVGElement && e.tagName !== 'svg') && (e.getBoundingClientRect().right > innerWidth"
+        " || (getComputedStyle(e).overflowX !== 'visible' && e.scrollWidth > e.clientWidth)))"
+        ".map(e => [e.tagName, e.id, e.textContent.slice(0, 50)])"
+    )
+    traces = "document.querySelector('#what-failed pre')"
+    shown = tab.read(f"[{traces}.textContent.includes('/a_folder'), {traces}.checkVisibility()]")
+    tab.call("Emulation.setEmulatedMedia", media="")
+    assert shown == [True, True] and wider == []
 
 
 def test_a_page_without_any_evaluation_opens(tmp_path, tab, synthetic_sweep):
