@@ -23,14 +23,16 @@ def format_label(number: int | None) -> str:
 
 
 def shorten_keys(keys: Sequence[str]) -> dict[str, str]:
-    """Return the shortest unique tail of each dotted key, with SHORT_NAMES.
+    """Return a short name of each dotted key: its shortest unique tail, or the usual abbreviation of it (SHORT_NAMES).
 
-    A trailing `.name` is left out.
+    The names of different keys differ. A trailing `.name` is left out.
     shorten_keys(["training.learning_rate", "training.averages.ema.decay"]) -> {..: "lr", ..: "ema.decay"}
     shorten_keys(["model.name", "model.position.name"]) -> {..: "model", ..: "position"}
+    shorten_keys(["config.learning_rate", "config.lr"]) -> {..: "learning_rate", ..: "lr"}
     """
     short_names = {}
-    stems = {key: key.removesuffix(".name") for key in keys}
+    known_keys = set(keys)
+    stems = {key: key if (stem := key.removesuffix(".name")) in known_keys else stem for key in keys}
     for key, stem in stems.items():
         # Every average has the same settings, so a tail without its name would say nothing.
         parts = stem.split(".")
@@ -41,7 +43,10 @@ def shorten_keys(keys: Sequence[str]) -> dict[str, str]:
         other_stems = [f".{other}" for other in stems.values() if other != stem]
         unique_tails = [tail for tail in tails if not any(other.endswith(f".{tail}") for other in other_stems)]
         tail = unique_tails[0] if unique_tails else stem
-        short_names[key] = SHORT_NAMES.get(tail, tail)
+
+        # An abbreviation must not look like the tail of another key, such as `config.lr`.
+        short = SHORT_NAMES.get(tail, tail)
+        short_names[key] = tail if any(other.endswith(f".{short}") for other in other_stems) else short
     return short_names
 
 

@@ -19,10 +19,11 @@ from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import make_page_data
 from orchestrator.report.sentences import describe_best
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.configuration_tables import make_result_columns
+from orchestrator.report.tables.configuration_tables import make_result_columns, make_value_columns
 from orchestrator.report.write_report import read_summary, write_report
 from orchestrator.results.make_summary import summarize
 from orchestrator.text.wording import format_number
+from tests.orchestrator.program.studies import Study
 
 
 def data_of(page):
@@ -52,6 +53,25 @@ def test_the_page_needs_nothing_else(small_sweep, page_of):
     for fact in ("commit " + "0" * 12, "torch 2.13.0", "lab3", "lengthwise publish", "were not used for selection"):
         assert fact in shown
     assert page.stat().st_size < 2e6
+
+
+def test_keys_with_the_same_abbreviation_have_columns_of_their_own(tmp_path, no_reports, own_code_forgotten):
+    study = Study(tmp_path / "study")
+    space = {"config.lr": {"grid": [1, 2]}, "config.learning_rate": {"grid": [0.25, 0.5]}}
+    study.write(program={"function": "mine.train"}, space=space, seeds=1)
+    (study.folder / "mine.py").write_text(
+        "def train(config, seed, report, checkpoints):\n"
+        "    for step in (10, 20, 30):\n"
+        "        report(step, {'acc': {10: config['lr'] * step}}, loss=1 / step)\n"
+    )
+    summary = summarize(study.run())
+    columns = [*make_value_columns(summary)]
+    assert [column.heading for column in columns] == ["learning_rate", "lr"]
+    assert [column.name for column in columns] == ["config.learning_rate", "config.lr"]
+    data = make_page_data(summary, read_curves(summary.state))
+    assert [hyperparameter["name"] for hyperparameter in data["hyperparameters"]] == ["learning_rate", "lr"]
+    assert {configuration["values"]["learning_rate"] for configuration in data["configurations"]} == {"0.25", "0.5"}
+    assert {"lr", "learning_rate"} <= data["table"].keys()
 
 
 def test_no_script_and_no_style_runs_but_those_of_the_package(small_sweep):

@@ -5,9 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import orchestrator
 from orchestrator.text.wording import (
+    SHORT_NAMES,
     compact_pair,
     compact_value,
     describe_wrong_numbers,
@@ -35,6 +38,19 @@ def test_words():
     signed = {0.019: "+0.0190", -1.0: "-1.00", 123.4: "+123", 0.0: "0.00", -math.inf: "-inf", math.inf: "+inf"}
     assert [format_signed(number) for number in signed] == list(signed.values()) and format_signed(-0.0) == "0.00"
     assert [format_ranges(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
+
+
+PARTS = st.sampled_from(["training", "task", "averages", "ema", "name", "lr", "train", *SHORT_NAMES])
+
+
+@given(st.sets(st.lists(PARTS, min_size=1, max_size=4).map(".".join), max_size=8))
+@example({"config.learning_rate", "config.lr"})
+@example({"task.train", "task.train_length"})
+@example({"learning_rate", "lr"})
+@example({"model", "model.name", "model.name.name"})
+def test_short_names_differ(keys: set[str]) -> None:
+    names = shorten_keys(sorted(keys))
+    assert names.keys() == keys and len(set(names.values())) == len(keys)
 
 
 def test_compact_pairs_differ() -> None:
