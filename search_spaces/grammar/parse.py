@@ -79,15 +79,17 @@ class _Reader:
         except _UnreadableError:
             return ABSENT
         except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-            line = min(mark.line, text.count("\n")) if mark else 0
+            lines = text.rstrip().splitlines() or [""]
+            line = _find_mistaken_line(error, lines)
             message = " ".join(
                 part for part in (getattr(error, "context", None), getattr(error, "problem", None)) if part
             )
-            line_text = text.splitlines()[line] if line < len(text.splitlines()) else ""
+            line_text = lines[line]
             hint = ""
             if line_text.lstrip(" ").startswith("\t"):
                 hint = "; indent with spaces, not tabs"
+            elif "mapping values" in message and ":" not in line_text:
+                hint = "; a key needs a colon and a space after it"
             elif _INDENTATION_ERROR.search(message) and line_text.count(": ") < 2:  # `a: b: c` has too many colons
                 hint = "; check the indentation of this line and of the lines above it"
             self.findings.add_unreadable(
@@ -249,6 +251,36 @@ class _Reader:
             self.findings.add_unreadable(key_path, message, given=text, location=location)
             return ABSENT
         return text
+
+
+def _find_mistaken_line(error: yaml.YAMLError, lines: list[str]) -> int:
+    """Return the line of a syntax error, counted from 0; PyYAML may notice a mistake only lines later."""
+    mark = getattr(error, "problem_mark", None)
+    context = getattr(error, "context_mark", None) or mark
+    if context is None:
+        return 0
+    noticed = min((mark or context).line, len(lines) - 1)
+
+    # A key without a colon, and an open quotation mark, are noticed at the next key or at the end.
+    reason, problem = getattr(error, "context", None) or "", getattr(error, "problem", None) or ""
+    if "simple key" in reason or "end of stream" in problem:
+        return min(context.line, noticed)
+
+    # A line inside an open brace is indented more than the line of the brace.
+    if "flow" in reason:
+        begin = min(context.line, noticed)
+        return begin if _measure_indentation(lines[noticed]) <= _measure_indentation(lines[begin]) else noticed
+
+    # Without its colon a line is joined with the next one, which then seems to have two keys.
+    previous = next((index for index in range(noticed - 1, -1, -1) if lines[index].partition("#")[0].strip()), noticed)
+    has_colon = ":" in lines[previous] or lines[previous].lstrip().startswith("-")
+    is_joined = _measure_indentation(lines[previous]) == _measure_indentation(lines[noticed])
+    return previous if "mapping values" in problem and is_joined and not has_colon else noticed
+
+
+def _measure_indentation(line: str) -> int:
+    """Return the number of spaces at the beginning of a line."""
+    return len(line) - len(line.lstrip(" "))
 
 
 def apply_override(text: str, data: dict[str, Any], findings: Findings) -> str | None:

@@ -37,7 +37,7 @@ CASES = {
     "two documents": ("space:", "---\nspace:", 14, ""),
     "directive": ("name: tiny", "%YAML 1.1\n---\nname: tiny", 1, ""),
     "tab": ("  norm: none", "\tnorm: none", 6, ""),
-    "unclosed": ("seeds: 8", "seeds: [8", 19, ""),
+    "unclosed": ("seeds: 8", "seeds: [8", 18, ""),
     "colon in text": ("study: set_complement", "study: set: complement", 2, ""),
     "control character": ("study: set", "study: \x07set", 2, ""),
     # keys and types

@@ -129,6 +129,39 @@ def test_text_that_is_no_sweep(sweep_file: Write, problems: Refuse, content: byt
     assert message in str(reported[0])
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("study: x", "study x", 2),
+        ("  steps: 300", "  steps 300\n  every: 4", 4),
+        ("seeds: 3", "seeds: 3\nadded 4", 6),
+        ("space: {}", "space: {}\nadded 4", 8),
+        ("{metric: acc}", "{metric: acc", 6),
+        ("{metric: acc}", "{metric: acc,\n  lengths: [3, 4\n  average: raw}", 7),
+        ("{metric: acc}", "{\n  metric: acc\n  average: raw\n}", 8),
+        ("{metric: acc}", "{metric: acc}}", 6),
+        ("space: {}", "space: {", 7),
+        ("seeds: 3", "seeds: [3", 5),
+        ("study: x", 'study: "x', 2),
+        ("study: x", "study: 'x", 2),
+        ("study: x", 'study: "x" y', 2),
+        ("study: x", 'study: "a\n  b\\q"', 3),
+        ("study: x", "study: a: b", 2),
+        ("study: x", "study: @x", 2),
+        ("study: x", "study: *", 2),
+        ("  steps", "\tsteps", 4),
+        ("seeds: 3", "   seeds: 3", 5),
+        ("  steps: 300", "    steps: 300\n  every: 4", 5),
+        ("  steps: 300", "  - 3\n  steps: 4", 5),
+    ],
+)
+def test_line_of_a_syntax_error(sweep_file: Write, problems: Refuse, old: str, new: str, line: int) -> None:
+    text = "name: s\nstudy: x\ntraining:\n  steps: 300\nseeds: 3\nobjective: {metric: acc}\nspace: {}\n"
+    path = sweep_file(text.replace(old, new).encode())
+    (problem,) = problems(path)
+    assert problem.where == f"{path}:{line}", problem
+
+
 def test_too_many_colons_are_not_called_wrong_indentation(sweep_file: Write, problems: Refuse) -> None:
     (problem,) = problems(sweep_file(b"a: b: c\n"))
     assert "is not valid YAML" in str(problem) and "indentation" not in str(problem)
