@@ -63,23 +63,30 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
         if effect := _describe_clear(summary, line, names[line.effect.key]):
             clear.setdefault(names[line.effect.key], effect)
 
-    # Clear effects come first; a screen has the median scores of a single one only.
+    # Clear effects come first; those that the medians of both halves do not show come last.
     rest = [name for name in names.values() if name not in clear]
     if not clear:
         unclear = join_first_few(rest)
         return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({unclear})."
-    keys = {name: key for key, name in names.items()}
-    with_sizes = with_values or len(clear) == 1
+    halves = {name: _compute_half_medians(summary, key) for key, name in names.items() if name in clear}
+    small = {name: medians for name, medians in halves.items() if medians and _look_equal(summary, medians)}
+    small_text = join_first_few([f"{name} (medians differ by {abs(b - a):.1g})" for name, (a, b, _) in small.items()])
+    inconclusive = f"; inconclusive: {join_first_few(rest)}" if rest else ""
+    if len(small) == len(clear):
+        return f"No effect on the score shows at three digits: {small_text}{inconclusive}."
+
+    # A screen has the median scores of a single effect only.
+    with_sizes = with_values or len(clear) - len(small) == 1
     shown = join_first_few(
         [
-            f"{clear[name][0]} ({_describe_halves(summary, keys[name]) if with_sizes else ''}{clear[name][1]})"
-            for name in names.values()
-            if name in clear
+            f"{clear[name][0]} ({_describe_halves(summary, medians) if with_sizes and medians else ''}{clear[name][1]})"
+            for name, medians in halves.items()
+            if name not in small
         ],
         MAX_SHOWN_EFFECTS,
     )
-    inconclusive = f"; inconclusive: {join_first_few(rest)}" if rest else ""
-    return f"What mattered at {format_lengths(lines[0].outcome.lengths)}: {shown}{inconclusive}."
+    too_small = f"; too small to show at three digits: {small_text}" if small else ""
+    return f"What mattered at {format_lengths(lines[0].outcome.lengths)}: {shown}{inconclusive}{too_small}."
 
 
 def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
@@ -112,23 +119,36 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str,
     return f"{subject} is {rises if value > 0 else falls}{than}", size
 
 
-def _describe_halves(summary: Summary, key: str) -> str:
-    """Return the median scores under and over the middle value of a numeric key; empty for others."""
+def _compute_half_medians(summary: Summary, key: str) -> tuple[float, float, float] | None:
+    """Return the median scores under and over the middle value of a numeric key, and this value; None for others."""
     scores = [
         (row.values[key], row.score)
         for row in summary.rows
         if row.is_complete and row.score is not None and key in row.values
     ]
     if not is_numeric([value for value, _ in scores]) or len({value for value, _ in scores}) < MIN_FOR_HALVES:
-        return ""
+        return None
     middle = statistics.median(value for value, _ in scores)
     halves = [
         [score for value, score in scores if is_in_half(value, middle)] for is_in_half in (operator.lt, operator.gt)
     ]
     if not all(halves):
-        return ""
+        return None
+    low, high = map(statistics.median, halves)
+    return low, high, middle
 
-    low, high = (format_number(statistics.median(half), summary.infinity_text) for half in halves)
-    if low == high:
-        return f"median {low} both under and over {compact_value(middle)}; "
-    return f"median {low} if under {compact_value(middle)}, {high} if over; "
+
+def _look_equal(summary: Summary, medians: tuple[float, float, float]) -> bool:
+    """Return whether the median scores of both halves are finite and the same as text."""
+    low, high, _ = medians
+    texts = {format_number(median, summary.infinity_text) for median in (low, high)}
+    return len(texts) == 1 and math.isfinite(low) and math.isfinite(high)
+
+
+def _describe_halves(summary: Summary, medians: tuple[float, float, float]) -> str:
+    """Return the median scores under and over the middle value of a key as text."""
+    low, high = (format_number(median, summary.infinity_text) for median in medians[:2])
+    middle = compact_value(medians[2])
+    if low == high:  # both infinite
+        return f"median {low} both under and over {middle}; "
+    return f"median {low} if under {middle}, {high} if over; "

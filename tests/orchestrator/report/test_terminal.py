@@ -277,14 +277,34 @@ def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synt
     assert describe_effects(result).startswith("No hyperparameter has a clear effect")
 
 
-def test_medians_that_look_equal_are_one_number(tmp_path, synthetic_sweep):
+def test_effects_of_medians_that_look_equal_come_last_with_their_size(tmp_path, synthetic_sweep):
     def barely(number, seed, average, metric, lengths, step):
         return 0.5 + 1e-5 * number + 0.0 * lengths
 
     values = [{"training.learning_rate": 0.001 * (1 + number)} for number in range(9)]
     spec = {"space": {"training.learning_rate": {"uniform": [0.001, 0.01]}}}
-    shown = describe_effects(summarize(synthetic_sweep(tmp_path / "flat", values, 2, barely, spec=spec)))
-    assert "higher lr is worse" in shown and shown.count("0.500") == 1
+    flat = summarize(synthetic_sweep(tmp_path / "flat", values, 2, barely, spec=spec))
+    for with_values in (True, False):
+        shown = describe_effects(flat, with_values=with_values)
+        assert "worse" not in shown and "mattered" not in shown and "lr (medians differ by 5e-05)" in shown
+
+    # Nothing is small about a half whose median seed failed.
+    lost = {(number, seed): 10 for number in (0, 1, 4, 5, 7, 8) for seed in range(2)}
+    failed = describe_effects(summarize(synthetic_sweep(tmp_path / "failed", values, 2, barely, lost, spec=spec)))
+    assert "differ by" not in failed
+
+    # Beside an effect that shows, it is the last.
+    def both(number, seed, average, metric, lengths, step):
+        return 0.4997 + 0.0008 * (number // 8 > 3) + 0.0003 * (number % 8 > 3) + 0.0 * lengths
+
+    values = [
+        {"training.learning_rate": 0.001 * (1 + number // 8), "model.dropout": 0.1 * (number % 8)}
+        for number in range(64)
+    ]
+    spec = {"space": {name: {"uniform": [0.0, 0.9]} for name in values[0]}}
+    shown = describe_effects(summarize(synthetic_sweep(tmp_path / "two", values, 2, both, spec=spec)))
+    first, _, last = shown.partition("; too small to show")
+    assert "higher lr is worse (median 0.500 if under" in first and "dropout (medians differ by 0.0003)" in last
 
 
 def test_missing_effects_are_explained(tmp_path, synthetic_sweep, simple_curve):
