@@ -113,7 +113,7 @@ class SeedComparison:
 
 @lru_cache(CACHED_SUMMARIES)
 def compare_seeds(summary: Summary) -> tuple[SeedComparison, ...]:
-    """Return comparisons of grid points or listed configurations, and of the first configuration with the second.
+    """Compare grid points (or listed configurations) in pairs, and the first configuration with the second.
 
     Only grid points with the same draw as the first are compared. If they are more than MAX_ALL_PAIRS, only the first
     is compared, with up to MAX_AGAINST_FIRST next by rank.
@@ -127,8 +127,11 @@ def compare_seeds(summary: Summary) -> tuple[SeedComparison, ...]:
     all_pairs = len(same_draw) <= MAX_ALL_PAIRS
     first, *others = same_draw
     pairs = list(combinations(same_draw, 2)) if all_pairs else [(first, row) for row in others[:MAX_AGAINST_FIRST]]
-    families = {PAIRS if all_pairs else AGAINST_FIRST: pairs} if len(pairs) > 1 else {}
-    if len(pairs) < 2 or rows[1] not in same_draw:
+
+    # The first two are compared in any case; if they are the only pair, they are reported once, as the first two.
+    has_first_two = rows[1] in same_draw
+    families = {PAIRS if all_pairs else AGAINST_FIRST: pairs} if len(pairs) > has_first_two else {}
+    if not (families and has_first_two):
         families[FIRST_TWO] = [(rows[0], rows[1])]
 
     # Each group of lengths is a question of its own, so the correction is over the pairs of a group.

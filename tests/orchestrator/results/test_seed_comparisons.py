@@ -407,7 +407,15 @@ def test_configurations_of_other_draws_are_not_compared_at_other_grid_points(tmp
     for draw in range(3):
         values.append({"model.norm": "none", "training.learning_rate": 0.01 / (1 + draw)})
         values.append({"model.norm": "pre", "model.dropout": 0.1 * draw + 0.05})
-    result = summarize(synthetic_sweep(tmp_path / "draws", values, 6, by_seed, spec={"space": space}))
-    draw = {row.config_id: row.number // 2 for row in result.rows}
-    comparisons = [comparison for comparison in compare_seeds(result) if comparison.family != FIRST_TWO]
-    assert all(draw[comparison.first] == draw[comparison.second] for comparison in comparisons)
+
+    def by_norm(number, seed, *rest):
+        return by_seed(number // 2 + 5 * (number % 2), seed, *rest)
+
+    result = summarize(synthetic_sweep(tmp_path / "draws", values, 6, by_norm, spec={"space": space}))
+    assert [row.number for row in result.rows] == [0, 2, 4, 1, 3, 5]
+    numbers = {row.config_id: row.number for row in result.rows}
+    compared = {
+        (comparison.family, numbers[comparison.first], numbers[comparison.second])
+        for comparison in compare_seeds(result)
+    }
+    assert compared == {(PAIRS, 0, 1), (FIRST_TWO, 0, 2)}
