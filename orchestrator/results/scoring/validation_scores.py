@@ -53,10 +53,10 @@ def list_early_stops(configuration: ConfigurationState) -> tuple[int, ...]:
 
 
 def may_stop(state: SweepState) -> bool:
-    """Return whether members of the sweep may stop early."""
-    # All evaluations of a pack have the same fields.
-    first_evaluations = (next(iter(pack.evaluations.values()), {}) for pack in state.packs.values())
-    return any("stopped_at" in fields for fields in first_evaluations)
+    """Return whether members of the sweep may stop early, or have stopped."""
+    # A program names its stop only from that evaluation on, so the last one decides.
+    last_evaluations = (next(reversed(pack.evaluations.values()), {}) for pack in state.packs.values())
+    return any("stopped_at" in fields for fields in last_evaluations)
 
 
 def _read_pack_scores(state: SweepState) -> Iterator[ValidationScore]:

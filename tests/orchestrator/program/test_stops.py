@@ -6,7 +6,15 @@ import sys
 
 import pytest
 
+from orchestrator.record.files.curves import read_curves
+from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.csv_tables import make_csv_tables
+from orchestrator.report.sentences import describe_status
+from orchestrator.results.make_summary import summarize
+from orchestrator.running.watching.meter import make_progress_rows
+from orchestrator.running.watching.status import make_status_rows
+from orchestrator.tracking.run_contents import MlflowRunBuilder
 from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, assert_equal_curves, processes_of, script, wait_until
 
@@ -31,6 +39,22 @@ def test_used_up_time_stops_a_program_that_reports_nothing(header: str, study: S
     assert resumed.end_status == "complete"
     study.write()
     assert_equal_curves(resumed, study.run(name="unbroken"))
+
+
+def test_seeds_that_stopped_themselves_are_counted_everywhere(study: Study) -> None:
+    """The evaluations before the stop do not name it."""
+    study.write(script(step="step == 24 and run.seed < 2 and (run.stopped(step), sys.exit(0))"), seeds=3)
+    state = study.run()
+    result = summarize(state)
+    assert result.stop_steps == (24, 24)
+    status = dict(make_status_rows(state))
+    live = dict(make_progress_rows(state, {}, speed=1.0, elapsed=1.0, phase="training"))
+    assert (status["seeds stopped early"].split(",")[0], live["seeds stopped early"]) == ("2/3", "2")
+    (line,) = make_csv_tables(result)["report.csv"]
+    assert (line["seeds_stopped"], line["stopped_at_median"]) == (2, 24)
+    assert "2 stopped early" in describe_status(result)
+    run = MlflowRunBuilder(result, read_records(state.folder), read_curves(state)).make_sweep_run()
+    assert {point.key: point.value for point in run.points}["seeds_stopped"] == 2
 
 
 @pytest.mark.slow
