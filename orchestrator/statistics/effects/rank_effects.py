@@ -291,14 +291,25 @@ def is_numeric(values: Sequence[Any]) -> bool:
 def label_value(value: Any) -> str:
     """Return a value as a text that distinguishes it from other values, in scientific notation if that is exact.
 
+    A text is quoted if it looks like another value; mappings with the same short text are not distinguished.
     label_value(0.05), label_value(1e12), label_value(123456789.0) -> "0.05", "1e+12", "123456789.0"
+    label_value("pre"), label_value("1"), label_value(None) -> "pre", '"1"', "null"
     """
     if isinstance(value, Mapping):
         return compact_value(value)
     if isinstance(value, str):
-        return value
+        return json.dumps(value) if _is_json(value) else value
     short = f"{value:g}" if isinstance(value, float) else ""
     return short if "e" in short and float(short) == value else json.dumps(value)
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text is a value in JSON, such as "1", "null" or "[1, 2]"."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def is_failed(score: float | None) -> bool:

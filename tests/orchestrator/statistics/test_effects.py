@@ -78,7 +78,17 @@ def test_values_of_mixed_kinds_are_categories_in_order() -> None:
     assert list(row.medians) == ["1.5", "2", "10", "[1, 2]", "null", "true", "x"]
 
 
-def test_a_value_is_written_shortly_and_no_two_values_alike() -> None:
+def test_different_values_of_any_kind_are_different_groups() -> None:
+    mixed = [1, "1", None, "null", True, "true", "[1]", [1], '"1"', "a"]
+    values = {f"c{n}": {"clip": value} for n, value in enumerate(mixed)}
+    (row,) = compute_effects(values, dict.fromkeys(values, 0.1))
+    assert row.distinct == len(mixed)
+    values = {f"c{n}": {"clip": value} for n, value in enumerate([1, "1", None, "null", True, "true"])}
+    (row,) = compute_effects(values, dict.fromkeys(values, 0.1))
+    assert row.counts == {"1": 1, '"1"': 1, '"null"': 1, '"true"': 1, "null": 1, "true": 1}
+
+
+def test_a_number_is_written_shortly_and_no_two_numbers_alike() -> None:
     values = {"a": 1e12, "b": 1e6, "c": 0.05, "d": 1.0, "e": 123456789.0, "f": 1e-05, "g": 123456000000.5, "h": 0.0}
     (row,) = compute_effects({name: {"k": value} for name, value in values.items()}, dict.fromkeys(values, 0.1))
     assert list(row.counts) == ["0.0", "1e-05", "0.05", "1.0", "1e+06", "123456789.0", "123456000000.5", "1e+12"]
