@@ -1,5 +1,7 @@
 """Compare the code and the environments of the packs of a sweep."""
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
@@ -7,12 +9,15 @@ from typing import Any, Self
 
 from orchestrator.code.code_record import merge_file_digests
 from orchestrator.engine.environment import ENGINE, MODULE
+from orchestrator.record.ledger.folders import CHECKPOINTS_FOLDER
+from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.program_defaults import add_defaults, list_program_defaults
 from orchestrator.text.wording import format_count, join_first_few, list_differing_keys
 from orchestrator.trainer_choice import name_pack
 
+Run = tuple[str | None, str]  # the name of a code record or None, the digest of an environment
 Code = Mapping[str, str]  # digests of the engine, of the user's modules and of imported files, by name
 
 
@@ -47,21 +52,27 @@ class PackGroup:
 class PackEnvironments:
     """All groups of packs of a sweep, the largest first, and its code records by name, the latest last.
 
-    `noun` is the word for a pack.
+    `noun` is the word for a pack. `began_with_other_code` counts seeds whose first run had other code than the newest
+    run, `seed_count` all seeds of packs that ran.
     """
 
     noun: str = "pack"
     groups: tuple[PackGroup, ...] = ()
     codes: Mapping[str, Mapping[str, Any]]
+    began_with_other_code: int = 0
+    seed_count: int = 0
 
     @classmethod
     def from_state(cls, state: SweepState) -> Self:
         """Group the packs of a sweep; no groups if its ledger records no environments."""
         # A pack resumed elsewhere ran in several environments, and is in the group of each.
-        ids_by_group: dict[tuple[str | None, str], list[str]] = {}
+        ids_by_group: dict[Run, list[str]] = {}
+        seeds_by_first_run: Counter[Run] = Counter()
         for pack in state.packs.values():
-            for code_and_environment in pack.ran_under:
-                ids_by_group.setdefault(code_and_environment, []).append(pack.pack_id)
+            runs = list_lasting_runs(state, pack)
+            for run in runs:
+                ids_by_group.setdefault(run, []).append(pack.pack_id)
+            seeds_by_first_run.update(dict.fromkeys(runs[:1], len(pack.members)))
 
         # The largest group comes first, because the others are compared with it.
         groups = [
@@ -70,7 +81,23 @@ class PackEnvironments:
         ]
         groups.sort(key=lambda group: -len(group.packs))
         codes = {code["name"]: code for code in state.codes}
-        return cls(noun=name_recorded_pack(state), groups=tuple(groups), codes=codes)
+
+        # Code is recorded in the order of the runs; before it was recorded, only the environment has its digests.
+        def read_code(run: Run) -> dict[str, Any]:
+            code, environment = codes.get(run[0] or ""), state.environments[run[1]]
+            modules = {key: digest for key, digest in environment.items() if key.startswith(MODULE)}
+            return modules | ({**code["engine"], **merge_file_digests(code)} if code else {})
+
+        order = list(codes)
+        newest = max(ids_by_group, key=lambda run: order.index(run[0]) if run[0] else -1, default=None)
+        counts = [count for run, count in seeds_by_first_run.items() if newest and read_code(run) != read_code(newest)]
+        return cls(
+            noun=name_recorded_pack(state),
+            groups=tuple(groups),
+            codes=codes,
+            began_with_other_code=sum(counts),
+            seed_count=seeds_by_first_run.total(),
+        )
 
     @property
     def differing(self) -> list[str]:
@@ -95,8 +122,9 @@ class PackEnvironments:
         modules = [key.removeprefix(MODULE).strip("()") for key in self.differing if key.startswith(MODULE)]
         if not (changed_parts := self.changed_code or modules):
             return []
-        changed = join_first_few(changed_parts)
-        return [f"{self.noun}s were trained with different code ({changed}); the Provenance of report.html names them"]
+        count = f"{self.began_with_other_code} of {format_count(self.seed_count, 'seed')} began with other code"
+        changed = f"{self.noun}s were trained with different code ({join_first_few(changed_parts)})"
+        return [f"{changed}: {count}; the Provenance of report.html names them"]
 
     @property
     def environment_sentences(self) -> list[str]:
@@ -110,6 +138,20 @@ class PackEnvironments:
             f"{self.noun}s ran in {format_count(count, 'environment')}, which differ in {differing}; the Provenance of "
             "report.html names them"
         ]
+
+
+def list_lasting_runs(state: SweepState, pack: PackState) -> list[Run]:
+    """Return code and environment of the runs of a pack, except of those that left no report and no checkpoint.
+
+    All of a pack without reports, because its failures count.
+    """
+    # A checkpoint without a report is not in the ledger, but its file may be older than the last of these runs.
+    lasting = [run for run in pack.ran_under if run not in pack.unreported]
+    if len(lasting) == len(pack.ran_under) or not lasting:
+        return pack.ran_under
+    files = [path for path in (state.folder / CHECKPOINTS_FOLDER / pack.pack_id).rglob("*") if path.is_file()]
+    oldest = min((path.stat().st_mtime for path in files), default=math.inf)
+    return [run for run in pack.ran_under if run in lasting or oldest <= pack.unreported[run]]
 
 
 def name_recorded_pack(state: SweepState) -> str:
@@ -131,7 +173,7 @@ def read_pack_code(state: SweepState) -> dict[str, Code]:
     pack_code: dict[str, Code] = {}
     for pack in state.packs.values():
         digests: dict[str, dict[str, None]] = {}
-        for code, environment in pack.ran_under:
+        for code, environment in list_lasting_runs(state, pack):
             fields = state.environments[environment]
             parts = {key: str(value) for key, value in fields.items() if key == ENGINE or key.startswith(MODULE)}
             for key, digest in (parts | files.get(code or "", {})).items():

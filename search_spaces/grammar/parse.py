@@ -259,16 +259,16 @@ def _find_mistaken_line(error: yaml.YAMLError, lines: list[str]) -> int:
     context = getattr(error, "context_mark", None) or mark
     if context is None:
         return 0
-    noticed = min((mark or context).line, len(lines) - 1)
+    begin = min(int(context.line), len(lines) - 1)
+    noticed = min(int((mark or context).line), len(lines) - 1)
 
     # A key without a colon, and an open quotation mark, are noticed at the next key or at the end.
     reason, problem = getattr(error, "context", None) or "", getattr(error, "problem", None) or ""
     if "simple key" in reason or "end of stream" in problem:
-        return min(context.line, noticed)
+        return begin
 
     # A line inside an open brace is indented more than the line of the brace.
     if "flow" in reason:
-        begin = min(context.line, noticed)
         return begin if _measure_indentation(lines[noticed]) <= _measure_indentation(lines[begin]) else noticed
 
     # Without its colon a line is joined with the next one, which then seems to have two keys.

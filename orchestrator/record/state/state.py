@@ -190,14 +190,19 @@ class SweepState:
             self.codes = [*(earlier for earlier in self.codes if earlier["name"] != code["name"]), code]
 
     def _add_environment(self, pack: PackState, record: Record) -> None:
-        """Add the code and environment of this record's pack."""
+        """Add the code and environment of this record's pack; an attempt without any report is noted with its time."""
         self.environments |= record.fields.get("environment_in_full", {})
         digest = record.fields.get("environment")
         if digest is not None:
             if digest not in self.environments:
                 raise self._make_damage_error(record, f"pack {pack.pack_id} refers to unknown environment {digest}")
             code_and_environment = (self.codes[-1]["name"] if self.codes else None, digest)
-            pack.ran_under += [code_and_environment] if code_and_environment not in pack.ran_under else []
+            is_new = code_and_environment not in pack.ran_under
+            pack.ran_under += [code_and_environment] if is_new else []
+            if record.kind == "evaluation":
+                pack.unreported.pop(code_and_environment, None)
+            elif not pack.evaluations and (is_new or code_and_environment in pack.unreported):
+                pack.unreported[code_and_environment] = record.time
 
     def _apply_configuration(self, record: Record) -> None:
         """Apply a `configuration` record: add a draw, and its configuration unless an earlier draw has its values."""

@@ -11,6 +11,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import describe_selection
 from orchestrator.report.sentences import describe_best
 from orchestrator.results.make_summary import summarize
+from orchestrator.results.pack_environments import PackEnvironments, read_pack_code
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from tests.command_line import CommandLine
@@ -225,6 +226,28 @@ def test_retry_failed(changes, study: Study, own_code_forgotten) -> None:
         assert starts(state) == [0, 0, 10, 10, 10, 10]  # each of the first two attempts reported a new step
     own_code_forgotten()
     assert_equal_curves(state, study.run(name="unbroken"))
+
+
+@pytest.mark.parametrize(
+    ("crash", "others"), [("5", 0), ("5, checkpoint", 2), ("15", 2)], ids=["nothing left", "checkpoint", "report"]
+)
+def test_code_is_said_to_differ_only_if_something_of_the_old_code_is_left(
+    crash: str, others: int, study: Study, own_code_forgotten
+) -> None:
+    """A crash at step 5 is before the first report, at step 15 behind it."""
+    step = crash.partition(",")[0]
+    saves = "(run.checkpoints / 'old').write_text('1'), " if "checkpoint" in crash else ""
+    study.write(script(step=f"step == {step} and ({saves}1 / 0)"), seeds=2)
+    state = study.run()
+    assert len(state.failed_packs) == 2 and not PackEnvironments.from_state(state).code_sentences
+    study.write(script(), seeds=2)
+    state = study.resume(state, retry_failed=True, accept_code_change=True)
+    assert (state.end_status, state.failed_packs, len(state.codes)) == ("complete", [], 2)
+    environments = PackEnvironments.from_state(state)
+    assert (environments.began_with_other_code, environments.seed_count) == (others, 2)
+    assert bool(environments.code_sentences) == bool(others)
+    assert ("different code" in dict(make_status_rows(state)).get("runs differ", "")) == bool(others)
+    assert {" then " in text for code in read_pack_code(state).values() for text in code.values()} >= {bool(others)}
 
 
 CRASHES = "float(given['lr']) == 0.5 and step == 15 and 1 / 0"
