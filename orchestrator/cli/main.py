@@ -90,7 +90,7 @@ def list_names(
 ) -> None:
     """List sweeps, or the names and keys of sweep files.
 
-    By default it lists the sweeps of sweeps/ and the kinds of names, with --storage the sweeps there.
+    Without a kind it lists the sweeps in sweeps/ and the kinds of names; with --storage, the sweeps in that folder.
     """
     # Sweeps are in a storage folder, names in the code and its imports, so each kind has an option of its own.
     if kind == "sweeps" or (storage is not None and kind is None):

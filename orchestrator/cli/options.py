@@ -119,7 +119,7 @@ SweepStorage = Annotated[
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", is_eager=True, help="Trust the code of a sweep that another user began, from now on."),
+    typer.Option("--trust", is_eager=True, help="Run the code of a sweep that another user began; this is remembered."),
 ]
 Storage = Annotated[
     Path | None,
@@ -166,7 +166,10 @@ AcceptCodeChange = Annotated[
 ]
 Configurations = Annotated[
     list[str] | None,
-    typer.Option(metavar="CONFIGURATION", help="Confirm this configuration instead of the best; may be repeated."),
+    typer.Option(
+        metavar="CONFIGURATION",
+        help="Confirm this one, such as 7 for #7, and not the best; may be repeated.",
+    ),
 ]
 MaxTime = Annotated[
     str | None, typer.Option(metavar="TIME", help="Stop after this time, such as 30m or 1h30m; resume later.")
@@ -184,7 +187,7 @@ ConfigurationsToExtend = Annotated[
     typer.Option(
         "--configuration",
         metavar="CONFIGURATION",
-        help="Add seeds or steps only to this one, such as 7 for #7; may be repeated.",
+        help="Add seeds or steps only to this configuration, such as 7 for #7; may be repeated.",
     ),
 ]
 ComparedNames = Annotated[

@@ -142,8 +142,8 @@ class Search(Strict):
         default=None,
         ge=1,
         le=1_000_000,
-        description="tpe only: results that it needs before it learns from them; until then it draws at random. null "
-        "is one generation.",
+        description="tpe only: results that it needs before it learns from them; until then it draws at random. null: "
+        "as many as a generation has.",
     )
     failed_configurations: Literal["worst", "ignored"] = Field(
         default="worst",

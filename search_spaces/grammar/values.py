@@ -16,7 +16,7 @@ from search_spaces.grammar.passwords import has_password
 MAX_NAME_CHARACTERS = 100
 MAX_NAME_BYTES = 200  # many file systems stop at 255 bytes, suffixes included
 NAME_SYNTAX = (
-    "letters, digits, space, '.', '_' and '-', at most 100 characters, starting and ending with none of ' ' '.'"
+    "letters, digits, space, '.', '_' and '-', at most 100 characters, with no space or dot at the beginning or end"
 )
 
 _WINDOWS_NAMES = {"con", "prn", "aux", "nul"} | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}

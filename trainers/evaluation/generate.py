@@ -64,7 +64,7 @@ def _generate_text(
     reader: "_CachedText | _UncachedText", decoding: Decoding, choose: TokenChooser, max_tokens: int
 ) -> Tensor:
     """Return a text after the prompt of a reader, int64 (M, B, G)."""
-    # Every row takes every step, so rows that have ended write pads.
+    # Rows end at different steps; those that have ended go on and write pads, so that shapes stay equal.
     logits = reader.read_prompt()
     text = logits.new_full((*logits.shape[:2], max_tokens), decoding.pad, dtype=torch.int64)
     active = torch.ones_like(text[..., 0], dtype=torch.bool)

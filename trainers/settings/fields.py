@@ -4,8 +4,8 @@ Every task, model, average and schedule is a `Settings` dataclass whose fields a
 
     rate: float = setting(0.0, low=0.0, below=1.0, member=True, help="dropout probability")
 
-`member=True` marks a member hyperparameter (HFTA's fusible hyperparameter), which may differ inside a pack: its values
-become a tensor of shape (M,). `trainers.settings.identity` explains `absent` and `revision`.
+`member=True` marks a member hyperparameter (HFTA, arXiv:2102.02344, calls it fusible), which may differ inside a pack:
+its values become a tensor of shape (M,). `trainers.settings.identity` explains `absent` and `revision`.
 """
 
 import typing

@@ -1,4 +1,4 @@
-"""The training loop of one pack: step, evaluate, report, checkpoint. It knows no task, model or tracker."""
+"""The training loop of one pack: step, evaluate, report, checkpoint. The same for every task, model and tracker."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """Lock of a sweep folder: one driver at a time. The error for a second driver names the first.
 
 The operating system holds the lock (`flock` on `.lock`), so a killed driver frees it at once. `.owner.json` names the
-holder with a heartbeat, refreshed by a thread. It is for people to read. Only `describe_running_driver` relies on it,
-where the lock is not visible: in read-only folders and for a sweep at an address.
+holder with a heartbeat, refreshed by a thread. People read it; the program relies on it only in
+`describe_running_driver`, where it cannot see the lock: in read-only folders and for a sweep at an address.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interface between driver and schedulers. Knows no Ray."""
+"""The interface between driver and schedulers. Imports nothing of Ray."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager

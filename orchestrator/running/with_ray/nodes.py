@@ -95,7 +95,7 @@ def list_living_nodes() -> list[dict[str, Any]]:
 class NodeMemory:
     """The memory of the GPUs of the nodes that can hold a pack; each node is asked once, also one that joins later.
 
-    No GPU needs to be free for that: Ray hides none from a task that asks for none.
+    A task that requests no GPU still sees all of its node, so none needs to be free.
     """
 
     def __init__(self, pack_resources: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:

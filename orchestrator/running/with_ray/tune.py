@@ -91,10 +91,10 @@ def _silence_tune() -> None:
         RAY_AIR_NEW_OUTPUT="0",  # the new output prints a table of Tune's own settings even when told to be silent
         RAY_CHDIR_TO_TRIAL_DIR="0",
     )
-    usage.tag_callbacks = lambda callbacks: False  # it imports MLflow, to count callbacks for statistics that are off
+    usage.tag_callbacks = lambda callbacks: False  # it would import MLflow for usage statistics, which are off
     class_cache.ENV_VARS_TO_PROPAGATE = PASSED_VARIABLES
     for name in ("ray.tune", "ray.train", "ray.air"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors reach the driver, in words
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # Ray's log would repeat the errors that the driver reports
 
 
 class _NotPickled:

@@ -26,7 +26,7 @@ class Sgd(Optimizer):
     """Gradient descent with momentum; weight decay is added to the gradient, as in `torch.optim.SGD`."""
 
     momentum: float = setting(0.9, low=0.0, below=1.0, member=True, help="weight of earlier gradients")
-    nesterov: bool = setting(False, help="look one step of the momentum ahead")
+    nesterov: bool = setting(False, help="Nesterov's momentum, which looks one step ahead")
 
     def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
         """Return the sum of gradients, (M, P)."""

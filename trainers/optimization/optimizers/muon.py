@@ -25,7 +25,7 @@ class Muon(AdamW):
     """
 
     momentum: float = setting(0.95, low=0.0, below=1.0, member=True, help="weight of earlier gradients of matrices")
-    nesterov: bool = setting(True, help="look one step of the momentum ahead")
+    nesterov: bool = setting(True, help="Nesterov's momentum, which looks one step ahead")
     iterations: int = setting(5, low=1, high=20, help="Newton-Schulz iterations that orthogonalize an update")
     matrices: tuple[str, ...] | None = setting(
         None, help="names of the matrices that Muon updates; null: all but those of inputs, outputs and positions"
