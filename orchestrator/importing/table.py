@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def read_table(path: Path) -> ImportedRows:
         frame=frame,
         source=str(path),
         sha256=hashlib.sha256(content).hexdigest(),
-        locate=lambda row: f"{path}:{row + 2}" if is_csv else f"{path}: row {row + 1}",
+        locate=lambda row: f"{path}:{_find_line(content, row)}" if is_csv else f"{path}: row {row + 1}",
         blank_is_nan=not is_csv,
     )
 
@@ -109,12 +110,27 @@ def reset_index(frame: pd.DataFrame) -> pd.DataFrame:
 def _read_csv(path: Path, content: bytes) -> pd.DataFrame:
     """Return the rows of a CSV file; only empty fields are missing, "nan" and "None" stay texts."""
     # pandas would rename the second of two columns with one name.
-    header = next(csv.reader(io.StringIO(content.partition(b"\n")[0].decode("utf-8-sig"))), [])
+    line, header = next(_read_csv_rows(content), (1, []))
     if repeated := next((name for name in header if header.count(name) > 1), None):
-        raise UserError(f"{path}:1: {repeated}: two columns have this name")
+        raise UserError(f"{path}:{line}: {repeated}: two columns have this name")
     return pd.read_csv(
         io.BytesIO(content), keep_default_na=False, na_values=[""], low_memory=False, encoding="utf-8-sig"
     )
+
+
+def _find_line(content: bytes, row: int) -> int:
+    """Return the line at which a row of a CSV file begins, counted from 1; row 0 follows the header."""
+    return next(itertools.islice(_read_csv_rows(content), row + 1, None))[0]
+
+
+def _read_csv_rows(content: bytes) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line and the cells of the header and of each row, without blank lines, as pandas reads them."""
+    reader = csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline=""))
+    first_line = 1
+    for cells in reader:
+        if len(cells) > 1 or "".join(cells).strip():
+            yield first_line, cells
+        first_line = reader.line_num + 1
 
 
 def check_rows(

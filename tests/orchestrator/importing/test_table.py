@@ -63,6 +63,23 @@ def test_a_mistake_is_named_with_its_row(name: str, rows: pd.DataFrame, imported
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["id,note", "*0,a", "", "*1,b", "  ", "", "*2,c"],
+        ["", "id,note", '*0,"two', 'lines"', "*1,b", '"*2","', "", '"'],
+        ['id,"no', 'te"', "*0,a", "", "*1,"],
+    ],
+)
+def test_a_row_is_located_at_the_line_where_it_begins(lines: list[str], end: str, tmp_path: Path):
+    path = tmp_path / "results.csv"
+    path.write_bytes(end.join(lines).encode())
+    table = read_table(path)
+    begins = [number for number, line in enumerate(lines, start=1) if line.strip('"').startswith("*")]
+    assert [table.locate(row) for row in range(len(table.frame))] == [f"{path}:{line}" for line in begins]
+
+
 OPTIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "metric": ({"metrics": {"acc": "maximize"}}, "metric acc", "accuracy"),
     "other metric": ({"metrics": {"accuracy": "maximize", "loss": "minimize"}}, "--metric loss", "accuracy"),
