@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich import box
@@ -26,12 +26,13 @@ from orchestrator.results.seed_failures import advise_retry, make_failure_rows
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_command, format_count
 
-MAX_LINES, LINE_WIDTH = 20, 100  # of a screen that names failed seeds: its table has fewer rows
-MIN_ROWS, MAX_ROWS = 2, 6  # configurations in the table
+MIN_LINES = 20  # lines of a screen; a window that is higher than MIN_LINES + SPARE_LINES has more
+SPARE_LINES = 5  # of a window, for what stands around the screen
+MIN_ROWS, MAX_FILE_ROWS = 3, 6  # configurations in the table of a window, and of a file
+KEPT_ANSWERS = 3  # of a window without room: the status, the best configuration, and how it compares
 LEAST_NEEDED = ("reach", "trained")  # columns that a narrow table leaves out before searched values
-MAX_CAUSES = 3  # of failed seeds, a line each; if some diverged and others crashed, one of each
-MAX_SENTENCE = 200  # characters of an answer
-MAX_CONFIRMATION = 400  # characters of the sentences on a confirmation
+MAX_CAUSES = 3  # of failed seeds, each named; if some diverged and others crashed, one of each
+MAX_CONFIRMATION = 400  # characters of the sentences on a confirmation, in a window without room
 LEFT_ALIGNED = {
     "label",
     "at lengths",
@@ -101,50 +102,34 @@ def make_rich_table(cells: Cells) -> Table:
 
 
 class Screen:
-    """Renders a sweep on about 20 lines of 100 characters: answers, then the first configurations."""
+    """Renders a sweep on one screen: answers, then the first configurations, as many as the window has room for.
+
+    Sentences are whole: a window without room has fewer rows, then fewer sentences. A file has all sentences.
+    """
 
     def __init__(self, summary: Summary) -> None:
         self.summary = summary
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        # Sentences on a confirmation get more room, because their verdict comes late.
-        summary = self.summary
-        width = options.max_width
+        summary, width = self.summary, options.max_width
+        rows = [row for row in summary.rows if row.is_complete]
+        room, answers, failures = self._choose_version(console, width, rows)
         yield Text(f"Sweep {summary.name}", style="bold")
-        lines = 1
-        for sentence in make_answers(summary, with_values=False):
-            room = MAX_CONFIRMATION if sentence.startswith("Confirmation ") else MAX_SENTENCE
-            lines += _count_lines(sentence[:room])
-            if console.is_terminal and str(summary.folder) not in sentence:  # a command is copied as one line
-                max_lines = math.ceil(room / width)
-                if room == MAX_CONFIRMATION:
-                    sentence = _cut_sentences(sentence, width, max_lines)
-                sentence = "\n".join(textwrap.wrap(sentence, width, max_lines=max_lines, placeholder=" ..."))
-            yield make_sentence_text(sentence, console, summary)
+        yield from (self._render_text(text, console, width) for text in answers)
+        yield ""
 
         # Only the first rows, with the columns that fit: the page has the others, and the legend explains what is
         # shown.
-        rows = [row for row in summary.rows if row.is_complete]
-        failures = self._make_failure_lines(console, width)
-        room = MAX_ROWS
+        omitted = []
         if rows:
-            yield ""
-            cells = make_short_table(summary, rows[:room], lambda cells: measure_table(cells) <= width)
-            if failures and console.is_terminal:
-                # Besides rows: an empty line, the heading and its rule, the legend, the content and path of the page.
-                lines += len(failures) + _count_lines(describe_columns(summary, cells)) + 5
-                room = max(MIN_ROWS, min(MAX_ROWS, MAX_LINES - lines))
-                cells = {name: column[:room] for name, column in cells.items()}
+            cells = self._make_cells(rows[:room], width)
             yield from map(make_rich_table, split_table(cells, width, keys=2))
+            yield make_sentence_text(describe_columns(summary, cells), console, summary, "dim")
             hidden = [name for name in make_cells(rows, make_value_columns(summary)) if name not in cells]
             results = make_cells(rows, make_result_columns(summary), summary.infinity_text)
-            omitted = [format_count(len(rows) - room, "configuration")] if len(rows) > room else []
+            omitted += [format_count(len(rows) - room, "configuration")] if len(rows) > room else []
             omitted += [f"values of {', '.join(hidden)}"] if hidden else []
             omitted += [name for name in LEAST_NEEDED if name in results and name not in cells]
-            yield make_sentence_text(describe_columns(summary, cells), console, summary, "dim")
-        else:
-            yield ""
-            omitted = []
 
         # Name the content that only the page has, and its path.
         if summary.notes:
@@ -152,23 +137,75 @@ class Screen:
         if omitted:
             (more,) = textwrap.wrap(f"more on the page: {'; '.join(omitted)}", width, max_lines=1, placeholder=" ...")
             yield Text(more, "dim")
-        yield from (Text(line, no_wrap=True, overflow="ignore") for line in failures)
+        yield from (self._render_text(text, console, width) for text in failures)
         yield Text(f"Page: {summary.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 
-    def _make_failure_lines(self, console: Console, width: int) -> list[str]:
-        """Return lines that name the seeds that diverged, those that crashed, and the command that retries these.
+    def _choose_version(
+        self, console: Console, width: int, rows: Sequence[ConfigurationResult]
+    ) -> tuple[int, list[str], list[str]]:
+        """Return the number of rows, and the fullest answers and failures that leave room for MIN_ROWS of them."""
+        versions = self._list_versions(width)
+        answers, failures = next(versions)
+        room, min_rows = MAX_FILE_ROWS, min(MIN_ROWS, len(rows))
+        if console.is_terminal:
+            # Besides: the name, an empty line, the heading and its rule, the content and path of the page.
+            max_lines = max(MIN_LINES, console.height - SPARE_LINES)
+            if rows:
+                legend = describe_columns(self.summary, self._make_cells(rows[:max_lines], width))
+                max_lines -= 2 + len(textwrap.wrap(legend, width))
+            room = max_lines - 4 - self._count_lines([*answers, *failures], width)
+            while room < min_rows and (version := next(versions, None)):
+                answers, failures = version
+                room = max_lines - 4 - self._count_lines([*answers, *failures], width)
+            room = max(room, min_rows)
+        return room + (len(rows) == room + 1), answers, failures  # a line that names one missing row is as long
 
-        The most frequent causes have a line each; a terminal cuts it, but not the commands.
+    def _make_cells(self, rows: Sequence[ConfigurationResult], width: int) -> Cells:
+        """Return the table of these rows with the columns that fit a width."""
+        return make_short_table(self.summary, rows, lambda cells: measure_table(cells) <= width)
+
+    def _list_versions(self, width: int) -> Iterator[tuple[list[str], list[str]]]:
+        """Yield the answers above the table and the failures below it, whole, then ever shorter."""
+        answers, failures = make_answers(self.summary, with_values=False), self._make_failure_lines(MAX_CAUSES)
+        yield answers, failures
+
+        # Leave out the last sentences of a confirmation, then the last answers, then causes of failures.
+        max_lines = math.ceil(MAX_CONFIRMATION / width)
+        answers = [
+            _cut_sentences(text, width, max_lines) if text.startswith("Confirmation ") else text for text in answers
+        ]
+        yield answers, failures
+        for count in range(len(answers) - 1, KEPT_ANSWERS - 1, -1):
+            yield answers[:count], failures
+        yield answers[:KEPT_ANSWERS], self._make_failure_lines(1)
+
+    def _render_text(self, text: str, console: Console, width: int) -> RenderableType:
+        """Return a text in lines of a terminal, but a command, which is copied, and a text of a file in one line."""
+        if console.is_terminal and str(self.summary.folder) not in text:
+            text = "\n".join(textwrap.wrap(text, width))
+        return make_sentence_text(text, console, self.summary)
+
+    def _count_lines(self, texts: Sequence[str], width: int) -> int:
+        """Return the number of lines that texts of `_render_text` take on a terminal."""
+        return sum(
+            math.ceil(len(line) / width) if str(self.summary.folder) in text else len(textwrap.wrap(line, width))
+            for text in texts
+            for line in text.split("\n")
+        )
+
+    def _make_failure_lines(self, max_causes: int) -> list[str]:
+        """Return texts that name the seeds that diverged, those that crashed, and the command that retries these.
+
+        The most frequent causes are named.
         """
         summary = self.summary
         rows = make_failure_rows(summary.state, read_search_labels(summary.state.provenance))
         lines = []
         for kind in dict.fromkeys(kind for kind, _ in rows):
             texts = [text for other, text in rows if other == kind]
-            for number, text in enumerate(texts[: MAX_CAUSES if len(texts) == len(rows) else 1], start=1):
+            for number, text in enumerate(texts[: max_causes if len(texts) == len(rows) else 1], start=1):
                 count = f" ({number} of {len(texts)} causes)" if len(texts) > 1 else ""
-                line = f"{kind.capitalize()}{count}: {text}"
-                lines += textwrap.wrap(line, width, max_lines=1, placeholder=" ...") if console.is_terminal else [line]
+                lines.append(f"{kind.capitalize()}{count}: {text}")
         if retry := advise_retry(summary.state):
             traces = f"Tracebacks: {format_command('status', summary.folder)} --trace"
             lines.append(traces if summary.status == "running" else f"{traces}; retry the crashed ones with: {retry}")
@@ -182,11 +219,6 @@ def _cut_sentences(text: str, width: int, max_lines: int) -> str:
         text = text[: end + 1]
         shown = f"{text} ..."
     return shown
-
-
-def _count_lines(text: str) -> int:
-    """Return the number of lines of LINE_WIDTH characters that a text takes."""
-    return math.ceil(len(text) / LINE_WIDTH)
 
 
 def make_short_table(summary: Summary, rows: Sequence[ConfigurationResult], fits: Callable[[Cells], bool]) -> Cells:

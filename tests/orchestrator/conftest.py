@@ -341,8 +341,9 @@ def printed(rendered, console):
 def short_text():
     """What a sweep prints at its end on a terminal of a width, or to a log where none is given."""
 
-    def text(result, width=None):
-        look = {"width": width or FILE_WIDTH, "force_terminal": width is not None, "color_system": None}
+    def text(result, width=None, height=24):
+        look = {"width": width or FILE_WIDTH, "height": height, "color_system": None}
+        look["force_terminal"] = width is not None
         return printed(Screen(result), UncroppedConsole(file=io.StringIO(), **look))
 
     return text

@@ -5,6 +5,7 @@
 Run it after every change of figures, of the screen or of what the quickstart trains.
 """
 
+import contextlib
 import io
 import json
 import re
@@ -27,11 +28,12 @@ SIZE, CROPPED, COLORS = (1060, 852), (1044, 732), 256  # of the picture, in pixe
 PAGE = ROOT / "orchestrator" / "README.md"
 SCREEN = re.compile(r"(?<=```\n)Sweep quickstart\n.*?(?=\n```)", re.DOTALL)
 COMPARED = "#9"  # the configuration with the most dropout: its line lies apart from the best one
-WIDTH = 100  # of the screen in characters
+WIDTH, HEIGHT = 100, 24  # of the screen in characters
 
 
 def run_quickstart(storage: Path) -> Path:
     """Run the quickstart, without MLflow, in a new storage folder; return the folder of the sweep."""
+    storage /= "sweeps"
     command = [sys.executable, "-m", "orchestrator", "run", str(QUICKSTART), "--storage", str(storage)]
     options = ["--set", "resources.scheduler=local", "--set", "tracking.enabled=false"]
     subprocess.run([*command, *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
@@ -39,12 +41,12 @@ def run_quickstart(storage: Path) -> Path:
 
 
 def screen_of(folder: Path) -> str:
-    """Return the screen of a sweep on a terminal, with the folder that the page names."""
+    """Return the screen of a sweep on a terminal, with the folder that the page names, which takes less room."""
     out = io.StringIO()
-    look = {"width": WIDTH, "force_terminal": True, "color_system": None}
-    UncroppedConsole(file=out, **look).print(Screen(read_summary(folder)))
-    lines = out.getvalue().replace(str(folder), "sweeps/quickstart").rstrip().split("\n")
-    return "\n".join(line.rstrip() for line in lines)
+    look = {"width": WIDTH, "height": HEIGHT, "force_terminal": True, "color_system": None}
+    with contextlib.chdir(folder.parents[1]):
+        UncroppedConsole(file=out, **look).print(Screen(read_summary(folder.relative_to(folder.parents[1]))))
+    return "\n".join(line.rstrip() for line in out.getvalue().rstrip().split("\n"))
 
 
 def draw_report(folder: Path, storage: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a sweep prints at its end: at most 20 lines of 100 characters, with the numbers of the summary."""
+"""What a sweep prints at its end: whole sentences in lines of 100 characters, as many as the window has room for."""
 
 import math
 import re
@@ -46,7 +46,7 @@ def table_of(text):
     """The heading and the lines of the table of configurations, as words."""
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.lstrip().startswith("rank "))
-    end = next((i for i in range(start + 2, len(lines)) if not re.match(r" *(\d=?|failed) ", lines[i])), len(lines))
+    end = next((i for i in range(start + 2, len(lines)) if not re.match(r" *(\d+=?|failed) ", lines[i])), len(lines))
     return lines[start].split(), [re.sub(r", (?=[^\[]*\])", ",", line).split() for line in lines[start + 2 : end]]
 
 
@@ -260,6 +260,42 @@ def test_failed_seeds_are_named_on_one_screen(seeds, lost, died, tmp_path, synth
     assert ("Crashed" in named) == bool(died) == (f"lengthwise resume {result.folder} --retry-failed" in text)
     if died:
         assert f"#1 seeds 0-{seeds - 1}" in named["Crashed"] and "worker died" in named["Crashed"]
+
+
+@pytest.mark.parametrize("height", [24, 40, 60])
+def test_a_higher_window_has_more_rows(height, tmp_path, synthetic_sweep, short_text):
+    """A window has room for a prompt, too."""
+    result = summarize(synthetic_sweep(tmp_path / "eighty", draws(80), 2, noisy, {(4, 1): 60}))
+    text = short_text(result, 100, height)
+    lines = sum(math.ceil(max(1, len(line)) / 100) for line in text.splitlines())  # a command is in one piece
+    assert lines == max(20, height - 5)
+    assert text.count("...") == 0 and f"more on the page: {80 - len(table_of(text)[1])} configurations" in text
+
+
+@pytest.mark.parametrize("height", [24, 40, 60])
+def test_sentences_and_errors_are_whole_in_every_window(height, tmp_path, synthetic_sweep, short_text):
+    values = draws(12)
+    state = synthetic_sweep(tmp_path / "died", values, 10, noisy, {(7, 2): 10}, died=[0, 1, 2])
+    errors = [f"exit code 1: RuntimeError: {letter * 30} {'the end of a long error ' * 6}{letter}" for letter in "abc"]
+    for number, error in enumerate(errors):
+        for member in list(state.configurations.values())[number].members.values():
+            member.error = error
+    result = summarize(state)
+    text = " ".join(short_text(result, 100, height).split())
+    assert errors[0] in text and make_answers(result, with_values=False)[0] in text
+    (lead,) = describe_lead(result)
+    assert lead in text and len(table_of(short_text(result, 100, height))[1]) >= 3
+    assert describe_effects(result, with_values=False) in text or height == 24
+
+
+@pytest.mark.parametrize("height", [24, 40, 60])
+def test_no_line_takes_the_place_of_a_single_row(height, tmp_path, synthetic_sweep, short_text):
+    for count in (3, 7, 8, 9):
+        result = summarize(synthetic_sweep(tmp_path / f"of{count}", draws(count), 2, noisy, {(1, 1): 60}))
+        for width in (100, None):
+            shown = len(table_of(short_text(result, width, height))[1])
+            assert shown == count or shown < count - 1
+            assert shown == count or (count > 7 if width is None else height == 24)
 
 
 def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synthetic_sweep):
