@@ -1,5 +1,6 @@
 """Finish a sweep whose packs have ended: its end record, its report and its last publication."""
 
+from orchestrator.record.state.entities import STOPPED
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.session.session import Outcome, Session
@@ -29,7 +30,8 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
         publisher.announce("files")
         _record_publication(session, spec, publisher.wait())
         publisher.kill()
-    session.say(f"{describe_end_status(state)}: {message}")
+    if status == STOPPED:  # the report begins with how other sweeps ended, but has not the command that continues it
+        session.say(f"{describe_end_status(state)}: {message}")
     return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(state.failed_packs)))
 
 

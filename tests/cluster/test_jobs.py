@@ -224,7 +224,7 @@ def test_a_stopped_job_is_resumed_and_ends_with_the_same_curves(
     resumed = ray_job(head, "resume", str(folder))
     log = resumed.stdout + resumed.stderr
     assert resumed.returncode == 0 and len(records(folder, "resume")) == 1, log
-    assert "1 of 1 configurations have a score" in resumed.stdout, log
+    assert "Finished: 1 configuration " in resumed.stdout, log
     assert "Ray at " in log and "with 2 CPUs and 1 GPU: up to 2 packs at once" in log
     assert [record["data"]["status"] for record in records(folder, "end")] == ["interrupted", "complete"]
     assert (folder / "report.html").is_file()

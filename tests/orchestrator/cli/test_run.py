@@ -132,7 +132,7 @@ def test_characters_that_an_output_lacks_are_replaced(lengthwise, study):
     words = ("run", study / "own.yaml", "--storage", study, "--set", "resources.scheduler=local")
     ran = lengthwise.process(*words, cwd=study, anew=True, PYTHONIOENCODING="ascii")
     assert ran.returncode == 0 and not ran.stderr, ran.stderr
-    assert "length ? 8" in ran.stdout and "finished: 4 of 4" in ran.stdout
+    assert "length ? 8" in ran.stdout and "Finished: 4 configurations" in ran.stdout
     assert lengthwise.process("--help", anew=True, PYTHONIOENCODING="ascii").returncode == 0
 
 
