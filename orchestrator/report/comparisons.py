@@ -316,9 +316,16 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
 def _lay_out_comparisons(
     comparisons: Sequence[SeedComparison], names: Columns, summary: Summary, console: Console
 ) -> Iterator[RenderableType]:
-    """Yield the tables of differences that fit the console; `names` are columns before the differences."""
+    """Yield the tables of differences that fit the console; `names` are columns before the differences.
+
+    Where one table does not fit, the corrected p takes the place of p.
+    """
     cells = make_cells(comparisons, [*names, *make_comparison_columns(comparisons, summary.infinity_text)])
-    yield from map(make_rich_table, split_table(cells, console.width, keys=len(names) + 1))
+    tables = split_table(cells, console.width, keys=len(names) + 1)
+    if len(tables) > 1 and "p (Holm)" in cells:
+        del cells["p"]
+        tables = split_table(cells, console.width, keys=len(names) + 1)
+    yield from map(make_rich_table, tables)
 
 
 def _make_name_columns(sweep_comparison: SweepComparison) -> Columns:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
+from orchestrator.report.comparisons import _lay_out_comparisons
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.seed_comparison_table import describe_verdict, make_comparison_columns
 from orchestrator.report.write_report import read_summary, write_report
@@ -49,6 +51,13 @@ def test_the_table_has_every_number(reversed_order):
         norms = {row.config_id: row.values["model.norm"] for row in reversed_order.rows}
         assert values == [{"model.norm": norms[comparison.first]}, {"model.norm": norms[comparison.second]}]
         assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("5 pairs of seeds are too few")
+
+
+@pytest.mark.parametrize("width", [50, 160])
+def test_a_table_that_would_be_split_has_only_the_corrected_p(width, reversed_order):
+    tables = _lay_out_comparisons(compare_seeds(reversed_order), [], reversed_order, Console(width=width))
+    headings = [str(column.header).replace("\n", " ") for table in tables for column in table.columns]
+    assert "p (Holm)" in headings and ("p" in headings) == (width == 160)
 
 
 def test_a_difference_that_is_infinite_because_seeds_failed_is_no_verdict(tmp_path, synthetic_sweep):
