@@ -102,9 +102,8 @@ def compact_value(value: Any) -> str:
         )
         return str(round(value, digits))
 
-    # Python pads exponents with zeros.
-    text = f"{value:.3g}"
-    return text.replace("e-0", "e-").replace("e+0", "e")
+    # Python writes 1e-05 and 1e+10; both become short: 1e-5, 1e10.
+    return re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.3g}")
 
 
 def compact_pair(value: Any, other: Any) -> tuple[str, str]:
@@ -128,13 +127,13 @@ def format_number(value: float | None, infinity_text: str = "inf") -> str:
         return "-"
     if math.isinf(value):
         return infinity_text if value > 0 else "-inf"
-    return f"{value:#.3g}".rstrip(".")
+    return f"{value or 0.0:#.3g}".rstrip(".")  # -0.0 has no sign
 
 
 def format_signed(value: float) -> str:
     """Return a difference with its sign and three significant digits: format_signed(0.019) -> "+0.0190".
 
-    Zero has no sign, as in orchestrator/report/page/script/state.js.
+    Zero has no sign, as in orchestrator/report/page/script/numbers.js.
     """
     return f"{value:+#.3g}".rstrip(".") if value else "0.00"
 

@@ -32,7 +32,7 @@ from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands
 from orchestrator.results.selection_bias import find_chosen
 from orchestrator.results.summary import ConfigurationResult, Summary
-from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, spans_decades
+from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, is_logarithmic, spans_decades
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from orchestrator.text.wording import compact_value, format_label, shorten_keys
@@ -71,6 +71,7 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             "why_lost": _explain_lost(summary),
         },
         "configurations": configurations,
+        "logarithmic_outcomes": [name for name in ("selection", "test") if _is_outcome_logarithmic(summary, name)],
         "groups": [{name: [*getattr(lengths, name)] for name in SHOWN_GROUPS} for lengths in groups],
         "table": make_cells(
             summary.rows,
@@ -156,6 +157,13 @@ def _describe_hyperparameter(summary: Summary, key: str, name: str) -> dict[str,
         "values": [value if is_number or value is None else compact_value(value) for value in values],
         "number": is_number,
     }
+
+
+def _is_outcome_logarithmic(summary: Summary, name: str) -> bool:
+    """Return whether the axis of an outcome is logarithmic, as in exported figures; never with a 0, which it lacks."""
+    outcomes = [getattr(row, f"{name}_quartiles") for row in summary.rows]
+    medians = np.array([outcome.median for outcome in outcomes if outcome is not None], dtype=float)
+    return is_logarithmic(summary.objective.direction, medians) and 0.0 not in medians
 
 
 def _list_effects(summary: Summary) -> Iterator[dict[str, Any]]:

@@ -43,6 +43,7 @@ MAX_FAILURES = 20  # listed reasons
 MAX_NAMED = 12  # configurations named for each reason
 MAX_TRACE = 12_000  # characters of tracebacks
 SCRIPT_FILES = (
+    "numbers",
     "state",
     "curves",
     "table",

@@ -74,6 +74,17 @@ def test_keys_with_the_same_abbreviation_have_columns_of_their_own(tmp_path, no_
     assert {"lr", "learning_rate"} <= data["table"].keys()
 
 
+@pytest.mark.parametrize(
+    ("levels", "is_logarithmic"),
+    [([0.01, 0.05, 0.5], False), ([0.001, 0.05, 0.5], True), ([0.0, 0.001, 0.05, 0.5, 0.5], False)],
+)
+def test_outcomes_that_span_two_decades_have_a_logarithmic_axis(tmp_path, synthetic_sweep, levels, is_logarithmic):
+    values = [{"training.learning_rate": 0.001 * (n + 1)} for n in range(len(levels))]
+    state = synthetic_sweep(tmp_path / "levels", values, 2, lambda n, s, a, m, lengths, step: levels[n] + 0 * lengths)
+    data = make_page_data(summarize(state), read_curves(state))
+    assert data["logarithmic_outcomes"] == (["selection", "test"] if is_logarithmic else [])
+
+
 def test_no_script_and_no_style_runs_but_those_of_the_package(small_sweep):
     page, _ = write_report(small_sweep.folder)
     text = page.read_text()

@@ -17,11 +17,11 @@ from orchestrator.text.wording import (
     format_duration,
     format_number,
     format_ranges,
-    format_signed,
     group_errors,
     read_numbers,
     shorten_keys,
 )
+from tests.orchestrator.number_cases import FUNCTIONS, TEXTS
 
 
 def test_words():
@@ -33,10 +33,6 @@ def test_words():
     assert [compact_value(v) for v in (0.00316227, 0.99951, 0.99, True, None, 64, 1e-5, [None, "a"])] == [
         "0.00316", "0.9995", "0.99", "true", "null", "64", "1e-5", "[null, a]"
     ]  # fmt: skip
-    numbers = {0.019: "0.0190", 1.0: "1.00", 123.4: "123", None: "-", math.nan: "-", math.inf: "inf"}
-    assert [format_number(number) for number in numbers] == list(numbers.values())
-    signed = {0.019: "+0.0190", -1.0: "-1.00", 123.4: "+123", 0.0: "0.00", -math.inf: "-inf", math.inf: "+inf"}
-    assert [format_signed(number) for number in signed] == list(signed.values()) and format_signed(-0.0) == "0.00"
     assert [format_ranges(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
 
 
@@ -51,6 +47,16 @@ PARTS = st.sampled_from(["training", "task", "averages", "ema", "name", "lr", "t
 def test_short_names_differ(keys: set[str]) -> None:
     names = shorten_keys(sorted(keys))
     assert names.keys() == keys and len(set(names.values())) == len(keys)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_numbers(name: str) -> None:
+    assert {number: FUNCTIONS[name](number) for number in TEXTS[name]} == TEXTS[name]
+
+
+def test_numbers_without_a_value() -> None:
+    assert [format_number(number) for number in (None, math.nan, -0.0)] == ["-", "-", "0.00"]
+    assert [compact_value(number) for number in (1e9, 1e10, 1e-10)] == ["1e9", "1e10", "1e-10"]
 
 
 def test_compact_pairs_differ() -> None:

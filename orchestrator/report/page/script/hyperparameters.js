@@ -16,7 +16,7 @@ const byStrength = (one, other) => strength(other.name) - strength(one.name);
 
 function outcomeScale(bottom, top) {
   const values = configurations.map(configuration => configuration[state.outcome]).filter(value => value !== null);
-  const log = spansDecades(values), [low, high] = values.length ? d3.extent(values) : [1, 2];
+  const log = page.logarithmic_outcomes.includes(state.outcome), [low, high] = values.length ? d3.extent(values) : [1, 2];
   const domain = log ? [low, high] : widenDomain([low, high], 0);
   const scale = (log ? d3.scaleLog() : d3.scaleLinear()).domain(domain).range([bottom, top]);
   return Object.assign(log ? scale : scale.nice(), {log});

@@ -86,12 +86,6 @@ let isPaper = false;
 const widthOf = box => isPaper ? PAPER_WIDTH : box.clientWidth;
 
 // Numbers and words.
-const formatNumber = x => {
-  if (x === null || Number.isNaN(x)) return "-";
-  if (x === Infinity) return page.judged.infinite;
-  return x === -Infinity ? "-inf" : Number(x).toPrecision(3).replace(/e([+-])(\d)$/, "e$10$2");
-};
-const formatSigned = x => x === Infinity ? "+inf" : (x > 0 ? "+" : "") + formatNumber(x); // as format_signed in orchestrator/text/wording.py
 const formatRanges = lengths => { // "1-5, 8"
   const ranges = [];
   for (const length of lengths) {
@@ -101,7 +95,7 @@ const formatRanges = lengths => { // "1-5, 8"
   return ranges.map(([low, high]) => low === high ? low : `${low}-${high}`).join(", ");
 };
 const shorten = value => {
-  if (typeof value === "number") return d3.format("~g")(+value.toPrecision(3));
+  if (typeof value === "number") return compactNumber(value);
   return value.length > 14 ? `${value.slice(0, 13)}...` : value;
 };
 const formatMetric = (metric, average) => average === "raw" ? metric : `${metric} (${average})`;
@@ -128,7 +122,6 @@ const color = c => ({A: FIRST, B: SECOND})[markOf(c)] ?? (configurations[c].rank
 const inkOf = c => ({A: "var(--first)", B: "var(--second)"})[markOf(c)] ?? null; // of text, which needs more contrast than a line
 // A is a square and B a circle, as in the table, so that they are told apart without colors; all others are circles.
 const makeMark = (c, radius) => d3.symbol(markOf(c) === "A" ? d3.symbolSquare : d3.symbolCircle, Math.PI * radius ** 2)();
-const spansDecades = values => page.metrics[0].direction !== "maximize" && d3.min(values) > 0 && d3.max(values) / d3.min(values) > 30;
 const formatGeneral = d3.format("~g");
 const formatExponent = value => value === 0 || value === 1 ? String(value) : d3.format("~e")(value).replace("e+", "e");
 const linearTickFormat = scale => d3.max(scale.domain(), Math.abs) < 1e-3 ? formatExponent : formatGeneral;
@@ -183,7 +176,7 @@ const axes = [
   ...page.hyperparameters.map(hyperparameter => ({...hyperparameter})),
   ...["selection", "test"].map(name => {
     const values = configurations.map(configuration => configuration[name]);
-    return {name, values, outcome: true, number: true, log: spansDecades(values.filter(value => value !== null))};
+    return {name, values, outcome: true, number: true, log: page.logarithmic_outcomes.includes(name)};
   }),
 ].filter(axis => axis.values.some(value => value !== null));
 for (const axis of axes) {
