@@ -217,6 +217,9 @@ def _compare_with_first(
     folders: Sequence[Path], metric: str | None, average: str | None, lengths: str | None
 ) -> list[SweepComparison]:
     """Return the comparison of the first sweep with each of the others."""
+    if folders[0].resolve() in [folder.resolve() for folder in folders[1:]]:
+        raise UserError(f"{folders[0]} cannot be compared with itself; name another sweep (lengthwise list sweeps)")
+
     # The same sweep may be named several times, and reading one takes long.
     summaries: dict[Path, Summary] = {}
     for folder in folders:

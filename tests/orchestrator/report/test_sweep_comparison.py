@@ -1,6 +1,7 @@
 """`lengthwise compare SWEEP SWEEP`: what is printed, drawn and written, and what is refused."""
 
 import csv
+import io
 import math
 import shutil
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from orchestrator import open_sweep
@@ -17,6 +19,7 @@ from orchestrator.figures import drawing
 from orchestrator.figures.drawing import read_figure_digest
 from orchestrator.figures.sweep_differences import draw_difference_figure
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.comparisons import compare_and_show
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 from orchestrator.results.make_summary import summarize
 
@@ -184,3 +187,8 @@ def test_the_axis_of_a_figure_names_the_side_on_which_the_first_is_better(sweeps
     first, second = (summarize(SweepState.load(sweeps / name)) for name in ("plain", "lower"))
     draw_difference_figure([compare_sweeps(first, second)], sweeps / "unused.png")
     assert figures[0].axes[0].get_ylabel().endswith("\nbelow 0: plain is better")
+
+
+def test_a_sweep_is_not_compared_with_itself(small_sweep):
+    with pytest.raises(UserError, match="itself"):
+        [*compare_and_show(small_sweep.folder, [str(small_sweep.folder)], Console(file=io.StringIO()))]
