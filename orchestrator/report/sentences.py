@@ -106,7 +106,8 @@ def describe_status(summary: Summary, *, with_error: bool = True) -> str:
     return (
         f"{STATES.get(summary.status, summary.status).capitalize()}: {count} with {summary.seeds_in_words}"
         + (f", {pruned} pruned" if pruned else "")
-        + f"; {format_count(summary.seeds_run, 'seed')} {ran}, {failed}{early}."
+        + (f"; {format_count(summary.seeds_run, 'seed')} {ran}, {failed}{early}." if summary.seeds_run else "")
+        + ("" if summary.seeds_run else "; no seed has ended.")
         + (
             f" {summary.state.end_message[:1].upper()}{summary.state.end_message[1:]}."
             if summary.status == "interrupted" and summary.state.end_message

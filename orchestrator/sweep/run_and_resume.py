@@ -187,7 +187,7 @@ def resume_sweep(
         if retry_failed:
             _record_retries(session, state)
         ended = sum(member.status in ("complete", "failed") for member in state.members)
-        progress = f"{ended} of {format_count(count_seeds(state), 'seed')} {'is' if ended == 1 else 'are'} done"
+        progress = f"{ended} of {format_count(count_seeds(state), 'seed')} done"
         session.say(f"sweep {spec.name} in {folder.resolve()}: {progress}{interruption}")
         if is_unfinished:
             add_record(session.ledger, state, "resume", provenance=read_provenance(), code=code.fields)

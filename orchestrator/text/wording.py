@@ -130,6 +130,11 @@ def format_number(value: float | None, infinity_text: str = "inf") -> str:
     return f"{value or 0.0:#.3g}".rstrip(".")  # -0.0 has no sign
 
 
+def format_steps(steps: float) -> str:
+    """Return a step or a median of steps in full: format_steps(1234567) -> "1,234,567"; 24.5 -> "24.5"."""
+    return f"{steps:,.1f}".removesuffix(".0")
+
+
 def format_signed(value: float) -> str:
     """Return a difference with its sign and three significant digits: format_signed(0.019) -> "+0.0190".
 

@@ -23,7 +23,14 @@ from orchestrator.results.confirmation import Confirmation, make_label, read_sea
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import ConfigurationResult, Summary
-from orchestrator.text.wording import compact_value, format_label, format_number, format_ranges, shorten_keys
+from orchestrator.text.wording import (
+    compact_value,
+    format_label,
+    format_number,
+    format_ranges,
+    format_steps,
+    shorten_keys,
+)
 
 CONFIG_ID, IN_SEARCH = "config_id", "in search"
 OTHERS = "others"  # the seeds that did not fail
@@ -171,7 +178,7 @@ def compute_median_of_others(summary: Summary, row: ConfigurationResult, lengths
 def _describe_stopped(row: ConfigurationResult) -> str:
     """Return how many seeds stopped early, with the median of their steps."""
     steps = row.stop_steps
-    return f"{len(steps)} [{statistics.median(steps):,g}]" if steps else "0"
+    return f"{len(steps)} [{format_steps(statistics.median(steps))}]" if steps else "0"
 
 
 def _encode_value(value: Any) -> Any:

@@ -29,6 +29,7 @@ from orchestrator.text.wording import (
     format_label,
     format_lengths,
     format_metric,
+    format_steps,
     group_errors,
     join_first_few,
 )
@@ -126,7 +127,7 @@ def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
     if not may_stop(state):
         return []
     steps = [step for configuration in state.configurations.values() for step in list_early_stops(configuration)]
-    when = f", median at step {statistics.median(steps):,g}" if steps else ""
+    when = f", median at step {format_steps(statistics.median(steps))}" if steps else ""
     return [("seeds stopped early", f"{len(steps)}/{seeds}{when}")]
 
 

@@ -432,3 +432,9 @@ def test_a_text_without_room_ends_after_a_sentence():
     text = "One two three. Four five six. Seven eight nine."
     assert _cut_sentences(text, 20, 2) == "One two three. Four five six. ..."
     assert _cut_sentences(text, 5, 1) == "One two three. ..." and _cut_sentences(text, 50, 1) == text
+
+
+def test_no_failure_is_denied_before_a_seed_has_ended(tmp_path, synthetic_sweep, simple_curve):
+    values = [{"training.learning_rate": 0.001}]
+    result = summarize(synthetic_sweep(tmp_path / "going", values, 3, simple_curve, ended=False))
+    assert result.seeds_run == 0 and "failed" not in describe_status(result)

@@ -17,6 +17,7 @@ from orchestrator.text.wording import (
     format_duration,
     format_number,
     format_ranges,
+    format_steps,
     group_errors,
     read_numbers,
     shorten_keys,
@@ -57,6 +58,12 @@ def test_numbers(name: str) -> None:
 def test_numbers_without_a_value() -> None:
     assert [format_number(number) for number in (None, math.nan, -0.0)] == ["-", "-", "0.00"]
     assert [compact_value(number) for number in (1e9, 1e10, 1e-10)] == ["1e9", "1e10", "1e-10"]
+
+
+def test_steps_are_written_in_full() -> None:
+    assert [format_steps(steps) for steps in (24, 24.5, 1234567, 1234567.5)] == [
+        "24", "24.5", "1,234,567", "1,234,567.5"
+    ]  # fmt: skip
 
 
 def test_compact_pairs_differ() -> None:
