@@ -12,7 +12,7 @@ LOADER = """\
 from safetensors.torch import load_file
 
 tensors = load_file({path!r})
-weights = {{name.removeprefix("raw/"): tensor for name, tensor in tensors.items() if name.startswith("raw/")}}
+weights = {{name.removeprefix({prefix!r}): tensor for name, tensor in tensors.items() if name.startswith({prefix!r})}}
 print({{name: tuple(tensor.shape) for name, tensor in weights.items()}})"""
 
 

@@ -12,6 +12,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.files.recorded_modules import read_program
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize
+from orchestrator.results.scoring.configuration_scores import read_objective
 from orchestrator.results.summary import Summary
 from orchestrator.targets import check_ending, check_targets
 from orchestrator.text.wording import format_command, format_count
@@ -151,4 +152,5 @@ def _plan_weights(planned: _PlannedFiles, folder: Path, state: SweepState) -> No
     planned.lines += [
         f"wrote {format_count(len(tensor_files), 'file')} of weights to {folder}; to load one in plain torch:"
     ]
-    planned.lines += LOADER.format(path=str(next(iter(tensor_files)))).splitlines()
+    prefix = f"{read_objective(state.spec).average}/"
+    planned.lines += LOADER.format(path=str(next(iter(tensor_files))), prefix=prefix).splitlines()

@@ -66,6 +66,9 @@ def test_weights_are_loaded_by_the_printed_lines_in_plain_torch(trained_sweep, t
         "orchestrator.record.files.recorded_modules.load_module",
     ):
         monkeypatch.setattr(needless, None)  # `load` needs no class of the sweep
+    assert 'startswith("ema/")' in loader.replace("'", '"') and "raw" not in loader.replace(
+        str(tmp_path), ""
+    )  # ranked by
     shapes = {name: array.shape for name, array in load(trained_sweep, 0, seed=0).items()}
     assert eval(done.stdout) == shapes
     mine = load_file(tmp_path / "weights" / "configuration-2-seed-3.safetensors")
