@@ -1,3 +1,4 @@
+# Needs Python 3.9 or newer, and nothing else.
 """The client of a program that lengthwise trains: one file without dependencies, which may be copied beside a script.
 
     run = lengthwise.member({"lr": 1e-3}, steps=2000, every=100)           # in a sweep its values replace these
@@ -24,6 +25,9 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 9):  # noqa: UP036 - a copy may be run by any Python
+    raise ImportError("lengthwise.py needs Python 3.9 or newer; this is " + sys.version.split()[0])
 
 if TYPE_CHECKING:
     from orchestrator import import_table as import_table
@@ -156,7 +160,8 @@ def _refuse_misspelt(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
     """End the program if a key of the sweep is a misspelt default, because the program would ignore it silently."""
     unset = [key for key in defaults if key not in given]
     for key in given:
-        if key not in defaults and (nearest := difflib.get_close_matches(key, unset, 1)):
+        nearest = [] if key in defaults else difflib.get_close_matches(key, unset, 1)
+        if nearest:
             known = ", ".join(defaults)
             print(
                 f"config.{key}: not among the defaults of lengthwise.member: {known}; did you mean {nearest[0]}?",
@@ -191,7 +196,8 @@ def check_curves(curves: Mapping[str, Any], average: str, declared: Mapping[str,
         check_name("metric", metric, declared["metrics"], "evaluation.metrics")
         allowed = dict.fromkeys(map(str, declared["metrics"][metric]))
         has_lengths = isinstance(curve, Mapping)
-        if unknown := [str(length) for length in (curve if has_lengths else ["1"]) if str(length) not in allowed]:
+        unknown = [str(length) for length in (curve if has_lengths else ["1"]) if str(length) not in allowed]
+        if unknown:
             hint = "" if has_lengths else "; a number without lengths counts as length 1"
             key = f"evaluation.metrics.{metric}.lengths" if metric in declared["own_lengths"] else "evaluation.lengths"
             source = f"allowed by {key} of the sweep file: {', '.join(allowed)}"
@@ -203,7 +209,8 @@ def check_curves(curves: Mapping[str, Any], average: str, declared: Mapping[str,
         return
     curve = curves.get(judged["metric"], {})
     reported = list(map(str, curve)) if isinstance(curve, Mapping) else ["1"]
-    if missing := [str(length) for length in judged["lengths"] if str(length) not in reported]:
+    missing = [str(length) for length in judged["lengths"] if str(length) not in reported]
+    if missing:
         raise ReportError(
             f"{judged['metric']}: no value at objective.lengths {', '.join(missing)}; "
             f"reported: {', '.join(reported) or 'none'}; use null where undefined"
@@ -265,4 +272,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(_EXPORTS[name]), name)
     except ModuleNotFoundError as error:
-        raise ImportError(f"lengthwise.{name} needs the whole package: pip install lengthwise ({error})") from error
+        hint = (
+            "install the package from its clone with `pip install CLONE`; lengthwise.py alone is for scripts in a sweep"
+        )
+        raise ImportError(f"lengthwise.{name} needs the whole package; {hint} ({error})") from error

@@ -221,9 +221,18 @@ def test_copy_beside_a_script(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     assert json.loads(ended.stdout)["curves"] == {"loss": 0.5}
     ended = copied(tmp_path, "import lengthwise; lengthwise.run")
-    assert ended.stderr.splitlines()[-1].startswith("ImportError: lengthwise.run ")
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: lengthwise.run ") and "clone" in last and "install lengthwise" not in last
     ended = copied(tmp_path, "import lengthwise; lengthwise.runs")
     assert ended.stderr.splitlines()[-1].startswith("AttributeError: ")
+
+
+def test_an_older_python_is_told_which_one_is_needed(tmp_path: Path) -> None:
+    """The file is parsed whole before its first line runs, so it has no syntax that is newer than 3.7."""
+    ast.parse(Path(lengthwise.__file__).read_text(), feature_version=(3, 7))
+    ended = copied(tmp_path, "import sys; sys.version_info = (3, 8, 1); import lengthwise")
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: lengthwise.py ") and "3.9" in last
 
 
 def test_only_the_standard_library_is_imported() -> None:
