@@ -88,7 +88,9 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     rows += [(f"{noun}s differ", sentence) for sentence in PackEnvironments.from_state(state).sentences]
     if attempts:
         tried = sum(bool(pack.attempts) for pack in state.packs.values())
-        rows.append(("failed attempts", f"{len(attempts)} in {format_count(tried, noun)}, last: {attempts[-1]}"))
+        is_named = any(label == "crashed" and attempts[-1] in text for label, text in rows)
+        last = "" if is_named else f", last: {attempts[-1]}"
+        rows.append(("failed attempts", f"{len(attempts)} in {format_count(tried, noun)}{last}"))
     return rows
 
 

@@ -50,7 +50,8 @@ def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
     assert "continue with" not in rows
 
     # The end of `run`, and what MLflow shows, agree with it.
-    *_, diverged, crashed, retry, _, end = study.output.splitlines()
+    *_, diverged, crashed, retry, _ = study.output.splitlines()
+    end = state.end_message
     assert rows["diverged"] in diverged and rows["crashed"] in crashed
     assert f"lengthwise resume {state.folder} --retry-failed" in retry and retry.endswith(rows["retry crashed"])
     assert rows["tracebacks"] in retry
@@ -89,7 +90,8 @@ def test_a_score_of_nan_is_not_called_a_failure(study: Study, crashes: bool) -> 
 def test_attempts_that_printed_other_lines_have_one_cause(study: Study) -> None:
     study.write(script(step="if step == 15: raise RuntimeError('lost the block')"))  # prints the step it begins at
     state = study.run()
-    assert "2 in 1 run, " in dict(make_status_rows(state))["failed attempts"]
+    rows = dict(make_status_rows(state))
+    assert rows["failed attempts"] == "2 in 1 run" and "lost the block" in rows["crashed"]
     lines = make_trace_lines(state)
     assert [line.split(":")[0] for line in lines if " attempts of " in line] == ["2 attempts of 1 run (#0 seed 0)"]
     assert sum("begins at 0" in line for line in lines) == sum("Traceback" in line for line in lines) == 1
