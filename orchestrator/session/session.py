@@ -177,10 +177,13 @@ def _update_page(folder: Path) -> None:
 
 def _describe_stop(state: SweepState, limits: Sequence[Limit]) -> tuple[str, str]:
     """Return the status of a sweep that limits of its budget have stopped, and a sentence with the next command."""
-    used = " and ".join(limit.text for limit in limits)
+    # A pack that does not fit may stop the sweep long before a limit is reached.
+    message = f"{' and '.join(limit.text for limit in limits)} used"
+    if pack_id := limits[0].blocked_pack_id:
+        message += f", and the next pack ({pack_id}) needs {' and '.join(limit.needed for limit in limits)}"
+    message += f"; {state.configurations_done} of {count_planned(state)} configurations done"
     options = [limit.option for limit in limits if limit.option]
     resume = " ".join([format_command("resume", state.folder), *options])
-    message = f"{used} used, {state.configurations_done} of {count_planned(state)} configurations done"
     return STOPPED, f"{message}; continue with: {resume}"
 
 

@@ -16,12 +16,19 @@ from search_spaces import Budget, SweepSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """One limit of a budget: the used and allowed amounts, their text, and the option of `resume` that raises it."""
+    """One limit of a budget.
 
-    used: float
+    `used_after` is the amount used after a forecast, `needed` the amount that the pack of the forecast needs, `text`
+    the amounts used now and allowed. `option` is the option of `resume` that raises the limit. `blocked_pack_id` is the
+    pack that does not start because of it.
+    """
+
+    used_after: float
     allowed: float
     text: str
+    needed: str = ""
     option: str = ""
+    blocked_pack_id: str = ""
 
 
 class SweepBudget:
@@ -41,24 +48,31 @@ class SweepBudget:
         self._clock = clock
         self._began_at = clock()
         self._seconds_before = state.sessions.seconds
+        self._steps_before = state.trained.member_steps
         self._is_limited = max_seconds is not None or spec.budget != Budget()
 
     def find_pack_within_budget(self, queue: Iterable[str], running: Collection[str]) -> tuple[str | None, list[Limit]]:
         """Return the first of these packs that would end within the budget beside the running ones.
 
-        If none would, return the limits that the first of them would exceed.
+        If none would, return the limits that the first of them would exceed. Until this driver has recorded a step, its
+        `max_seconds` keeps no pack from starting.
         """
         packs = self._state.packs
         if not self._is_limited:
             return next(iter(queue), None), []
+
+        # A pack may need more than `max_seconds`, or the time until now may have used them up. Unless a pack starts
+        # nevertheless, and stops at its next evaluation, no number of commands would complete the sweep.
+        has_trained = self._state.trained.member_steps > self._steps_before
+        max_seconds = self._max_seconds if has_trained else None
 
         # Smaller packs may still fit; if none does, the first pack explains why.
         step_times = _StepTimes(packs.values())
         blocking = list[Limit]()
         for pack_id in queue:
             others = [packs[other] for other in running if other != pack_id]
-            limits = self._forecast_limits([packs[pack_id]], others, step_times)
-            exceeded = [limit for limit in limits if limit.used > limit.allowed]
+            limits = self._forecast_limits([packs[pack_id]], others, step_times, max_seconds)
+            exceeded = [replace(limit, blocked_pack_id=pack_id) for limit in limits if limit.used_after > limit.allowed]
             if not exceeded:
                 return pack_id, []
             blocking = blocking or exceeded
@@ -66,21 +80,25 @@ class SweepBudget:
 
     def list_reached_limits(self) -> list[Limit]:
         """Return the limits that are used up; each `option` raises its limit enough for the packs in progress."""
-        limits = list(self._list_limits_after())
-        if all(limit.used < limit.allowed for limit in limits):
+        limits = list(self._list_limits_after(self._max_seconds))
+        if all(limit.used_after < limit.allowed for limit in limits):
             return []
 
         # Otherwise a resumed sweep would stop again at once.
         begun_packs = [pack for pack in self._state.packs.values() if pack.step and not pack.has_ended]
-        forecast = self._forecast_limits(begun_packs, (), _StepTimes(self._state.packs.values()))
+        forecast = self._forecast_limits(begun_packs, (), _StepTimes(self._state.packs.values()), self._max_seconds)
         return [
             replace(limit, option=limit_after.option)
             for limit, limit_after in zip(limits, forecast, strict=True)
-            if limit.used >= limit.allowed
+            if limit.used_after >= limit.allowed
         ]
 
     def _forecast_limits(
-        self, chosen: Sequence[PackState], others: Sequence[PackState], step_times: "_StepTimes"
+        self,
+        chosen: Sequence[PackState],
+        others: Sequence[PackState],
+        step_times: "_StepTimes",
+        max_seconds: float | None,
     ) -> Iterator[Limit]:
         """Return every limit with its use once these packs end.
 
@@ -93,32 +111,28 @@ class SweepBudget:
         packs = [*chosen, *others]
         steps = [_count_steps_left(pack, pause_at) for pack in packs]
         seconds = [step_times.estimate(pack) * count for pack, count in zip(packs, steps, strict=True)]
-        return self._list_limits_after(max(seconds[: len(chosen)], default=0.0), sum(seconds), sum(steps))
+        return self._list_limits_after(max_seconds, max(seconds[: len(chosen)], default=0.0), sum(seconds), sum(steps))
 
-    def _list_limits_after(self, seconds: float = 0.0, pack_seconds: float = 0.0, steps: int = 0) -> Iterator[Limit]:
+    def _list_limits_after(
+        self, max_seconds: float | None, seconds: float = 0.0, pack_seconds: float = 0.0, steps: int = 0
+    ) -> Iterator[Limit]:
         """Yield every limit with its use after this many more seconds, pack-seconds and steps."""
         # The option --max-time limits this driver alone, the budget all drivers together.
         elapsed, budget = self._clock() - self._began_at, self._budget
-        if (allowed := self._max_seconds) is not None:
+        if (allowed := max_seconds) is not None:
             text = f"{format_duration(elapsed)} of --max-time {format_duration(allowed)}"
-            yield Limit(used=elapsed + seconds, allowed=allowed, text=text)
+            yield Limit(used_after=elapsed + seconds, allowed=allowed, text=text, needed=format_duration(seconds))
         if (allowed := budget.hours) is not None:
             used = (self._seconds_before + elapsed) / 3600
-            text, used_after = f"{used:.3g} of {allowed:g} hours", used + seconds / 3600
-            yield Limit(used=used_after, allowed=allowed, text=text, option=_make_option("hours", used_after, allowed))
+            yield _make_limit("hours", used, seconds / 3600, allowed, f"{used:.3g} of {allowed:g} hours")
 
         # GPU time and steps add up over packs that run in parallel.
         if (allowed := budget.gpu_hours) is not None:
-            used = self._state.trained.seconds * self._gpus / 3600
-            text = f"{used:.3g} of {allowed:g} GPU-hours"
-            used_after = used + pack_seconds * self._gpus / 3600
-            option = _make_option("gpu_hours", used_after, allowed)
-            yield Limit(used=used_after, allowed=allowed, text=text, option=option)
+            used, needed = (amount * self._gpus / 3600 for amount in (self._state.trained.seconds, pack_seconds))
+            yield _make_limit("gpu_hours", used, needed, allowed, f"{used:.3g} of {allowed:g} GPU-hours")
         if (allowed := budget.member_steps) is not None:
             used = self._state.trained.member_steps
-            text, used_after = f"{used:,} of {allowed:,.0f} member-steps", used + steps
-            option = _make_option("member_steps", used_after, allowed)
-            yield Limit(used=used_after, allowed=allowed, text=text, option=option)
+            yield _make_limit("member_steps", used, steps, allowed, f"{used:,} of {allowed:,.0f} member-steps")
 
 
 class _StepTimes:
@@ -148,9 +162,16 @@ class _Sums:
     member_steps: int = 0
 
 
-def _make_option(key: str, used: float, allowed: float) -> str:
-    """Return the option of `resume` that sets twice the limit, or twice the used amount if that is larger."""
-    return f"--set budget.{key}={2 * max(used, allowed):g}"
+def _make_limit(key: str, used: float, needed: float, allowed: float, text: str) -> Limit:
+    """Return a limit of the sweep file; its option sets twice the limit, or twice the amount after the forecast."""
+    used_after = used + needed
+    return Limit(
+        used_after=used_after,
+        allowed=allowed,
+        text=text,
+        needed=f"{needed:,}" if isinstance(needed, int) else f"{needed:.3g}",
+        option=f"--set budget.{key}={2 * max(used_after, allowed):g}",
+    )
 
 
 def _count_steps_left(pack: PackState, pause_at: int | None) -> int:

@@ -60,8 +60,15 @@ class PackReporter:
             import_mirror().send_weights(self._work, evaluation)
         self._send_message("evaluation", evaluation.to_bytes())
 
+        # A resumed pack reports recorded evaluations again. If it stopped there, a command that is shorter than the
+        # start of its workers would train nothing.
+        if evaluation.step == self._work.pause_at:
+            return True
+        if evaluation.step <= self._work.recorded_step:
+            return False
+
         # A worker on another machine does not see the stop file, so it polls the address.
-        if evaluation.step == self._work.pause_at or (Path(self._work.folder) / STOP_FILE).exists():
+        if (Path(self._work.folder) / STOP_FILE).exists():
             return True
         return self._stop_poll is not None and bool(self._stop_poll.is_stopped())
 

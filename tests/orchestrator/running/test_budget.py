@@ -42,6 +42,12 @@ def built(tiny, tmp_path, packs, *overrides, **more):
     return SweepBudget(spec, state_with(tmp_path / "it", spec, packs), **more)
 
 
+def train(budget, step, seconds):
+    """Record an evaluation of pack0 at this step, as during the run of the budget's driver."""
+    evaluation = max(budget._state.packs["pack0"].evaluations.items())[1]
+    budget._state.apply(Record(9, 0.0, "evaluation", evaluation | {"step": step, "seconds": seconds}))
+
+
 def test_member_steps_count_what_is_running_in_full(tiny, tmp_path):
     packs = [(4, 50, 10.0), (4, 0, 0.0), (2, 0, 0.0)]
     for limit, fitting in ((1000, "pack1"), (800, "pack1"), (799, "pack2"), (600, "pack2"), (599, None)):
@@ -81,10 +87,31 @@ def test_hours_are_those_of_the_pack_and_gpu_hours_of_all_packs(tiny, tmp_path):
         assert (budget.find_pack_within_budget(["pack1"], {"pack0"})[0] is not None) == fits
     budget = built(tiny, tmp_path / "time", packs, max_seconds=30.0, clock=lambda: now[0])
     assert budget.find_pack_within_budget(["pack1"], set())[0] and not budget.list_reached_limits()
+    train(budget, 60, 12.0)
+    assert budget.find_pack_within_budget(["pack1"], set())[0]
     now[0] = 11.0
-    assert budget.find_pack_within_budget(["pack1"], set())[0] is None
+    pack_id, (blocking,) = budget.find_pack_within_budget(["pack1"], set())
+    assert pack_id is None and (blocking.blocked_pack_id, blocking.needed) == ("pack1", "20 s")
     now[0] = 30.0
     assert [limit.text for limit in budget.list_reached_limits()] == ["30 s of --max-time 30 s"]
+
+
+def test_max_time_keeps_no_pack_from_starting_before_a_step_is_recorded(tiny, tmp_path):
+    """The rest of pack0 takes 10 s and pack1 20 s: each command trains a part of the first, whatever it has used."""
+    now = [0.0]
+    budget = built(tiny, tmp_path, [(4, 50, 10.0), (4, 0, 0.0)], max_seconds=4.0, clock=lambda: now[0])
+    now[0] = 5.0
+    assert budget.find_pack_within_budget(["pack0", "pack1"], set()) == ("pack0", [])
+    assert budget.find_pack_within_budget(["pack1"], {"pack0"}) == ("pack1", [])
+    train(budget, 60, 12.0)
+    pack_id, (blocking,) = budget.find_pack_within_budget(["pack0", "pack1"], set())
+    assert pack_id is None and blocking.blocked_pack_id == "pack0"
+
+
+def test_a_budget_of_the_file_keeps_the_first_pack_from_starting(tiny, tmp_path):
+    budget = built(tiny, tmp_path, [(4, 50, 10.0)], "budget.member_steps=300", max_seconds=4.0, clock=lambda: 0.0)
+    pack_id, (blocking,) = budget.find_pack_within_budget(["pack0"], set())
+    assert pack_id is None and (blocking.blocked_pack_id, blocking.needed) == ("pack0", "200")
 
 
 def test_a_short_pack_may_start_beside_a_long_one_of_a_slow_structure(tiny, tmp_path):
@@ -131,8 +158,10 @@ def test_a_sweep_stops_by_its_member_steps_and_is_resumed_with_more(lengthwise, 
     folder = tmp_path / "tiny"
     assert done.returncode == 0, done.stderr
     resume = f"lengthwise resume {folder} --set budget.member_steps=720"
-    stopped = f"240 of 300 member-steps used, 2 of 4 configurations done; continue with: {resume}"
-    assert f"stopped by its budget: {stopped}" in done.stdout
+    blocked = [pack_id for pack_id, pack in SweepState.load(folder).packs.items() if pack.status == "planned"]
+    stopped = "240 of 300 member-steps used, and the next pack ({}) needs 120; 2 of 4 configurations done"
+    assert any(stopped.format(pack_id) in done.stdout for pack_id in blocked), done.stdout
+    assert "stopped by its budget: " in done.stdout and f" continue with: {resume}" in done.stdout
     assert lengthwise("status", folder).stdout.count("lengthwise resume") == 1
     assert "stopped by its budget" in lengthwise("status", folder).stdout
     state = SweepState.load(folder)
@@ -158,12 +187,12 @@ def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwis
         if calls or evaluations != 2:
             return limits
         calls.append(self)
-        return [budget.Limit(used=61.0, allowed=60.0, text="61 s of --max-time 60 s")]
+        return [budget.Limit(used_after=61.0, allowed=60.0, text="61 s of --max-time 60 s")]
 
     monkeypatch.setattr(budget.SweepBudget, "list_reached_limits", list_reached_limits)
     done = lengthwise.succeeds(*words, "--max-time", "1m")
     folder = tmp_path / "tiny"
-    stopped = "61 s of --max-time 60 s used, 0 of 4 configurations done; continue with: "
+    stopped = "61 s of --max-time 60 s used; 0 of 4 configurations done; continue with: "
     assert f"stopped by its budget: {stopped}" in done.stdout
     assert done.stdout.rstrip().endswith(f"lengthwise resume {folder}")
     packs = SweepState.load(folder).packs
@@ -175,6 +204,22 @@ def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwis
     lengthwise.succeeds("extend", folder, "--seeds", "3")
     assert lengthwise(*words, "--name", "larger", "--set", "seeds=3").returncode == 0
     assert keyed(folder).equals(keyed(tmp_path / "larger"))
+
+
+@pytest.mark.slow
+def test_commands_that_are_shorter_than_every_pack_complete_the_sweep(lengthwise, tiny, tmp_path):
+    """The second of `--max-time` is over before the first evaluation: each command trains up to the next one."""
+    words = ("run", tiny, "--storage", tmp_path, *TWO_IN_A_PACK)
+    assert lengthwise(*words, "--name", "whole").returncode == 0
+    folder, program = tmp_path / "tiny", TIME_FLIES
+    lengthwise.process(*words, "--max-time", "1s", program=program)
+    trained = [SweepState.load(folder).trained.member_steps]
+    while SweepState.load(folder).end_status != "complete":
+        done = lengthwise.process("resume", folder, "--max-time", "1s", program=program)
+        trained.append(SweepState.load(folder).trained.member_steps)
+        assert done.returncode == 0 and trained[-1] > trained[-2], done.stdout
+    assert len(trained) > 4  # packs
+    assert curves(folder).equals(curves(tmp_path / "whole"))
 
 
 TIME_FLIES = """

@@ -14,7 +14,7 @@ from orchestrator.running.driving.decide import (
     decide,
 )
 
-HOURS = (Limit(used=2.0, allowed=1.0, text="2 of 1 hours"),)
+HOURS = (Limit(used_after=2.0, allowed=1.0, text="2 of 1 hours"),)
 FITS = {"find_pack_within_budget": lambda: ("b", ())}
 TOO_LONG = {"find_pack_within_budget": lambda: (None, HOURS)}
 RACE = {"is_rung_due": True, "is_round_due": True, "has_race_ended": False}
