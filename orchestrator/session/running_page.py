@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 
 _log = logging.getLogger(__name__)
+_RETRY_SECONDS = 10.0  # after an error
 
 
 class RunningPage:
@@ -27,10 +28,15 @@ class RunningPage:
         self._thread.join()
 
     def _refresh(self) -> None:
-        """Rewrite the page until the block ends; errors are logged, because the final report raises them again."""
-        try:
-            from orchestrator.report.write_report import refresh_page  # imports pandas and scipy
+        """Rewrite the page until the block ends.
 
-            refresh_page(self._folder, self._ended)
-        except Exception:
-            _log.debug("the page of the running sweep was not written", exc_info=True)
+        An error is logged, and the page is tried again: the final report raises one that lasts.
+        """
+        while not self._ended.is_set():
+            try:
+                from orchestrator.report.write_report import refresh_page  # imports pandas and scipy
+
+                refresh_page(self._folder, self._ended)
+            except Exception:
+                _log.debug("the page of the running sweep was not written", exc_info=True)
+                self._ended.wait(_RETRY_SECONDS)
