@@ -94,8 +94,10 @@ class LocalWatchdog:
     def paused(self) -> Iterator[None]:
         """Stop watching while the block waits for another process."""
         self._deadline = math.inf
-        yield
-        self.beat()
+        try:
+            yield
+        finally:
+            self.beat()
 
     def __exit__(self, *_: object) -> None:
         self._deadline = math.inf

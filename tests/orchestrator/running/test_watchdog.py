@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.running.pack import watchdog
-from orchestrator.running.pack.watchdog import Watchdog, get_stack_file, take_watchdog_report
+from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog, get_stack_file, take_watchdog_report
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HANGS = """
@@ -67,3 +67,10 @@ def test_the_report_of_an_attempt_is_not_that_of_the_next_which_died_before_its_
     error, trace = take_watchdog_report(tmp_path, "pack1", 1, 30.0) or ("", "")
     assert trace == "in hang" and Path(error.split()[-1]).read_text() == "in hang"
     assert take_watchdog_report(tmp_path, "pack1", 2, 30.0) is None
+
+
+def test_an_error_while_the_local_watchdog_is_paused_does_not_leave_it_off(tmp_path: Path) -> None:
+    with LocalWatchdog(60.0, tmp_path / "stuck.txt") as watcher:
+        with pytest.raises(OSError, match="gone"), watcher.paused():
+            raise OSError("gone")
+        assert watcher._deadline < float("inf")
