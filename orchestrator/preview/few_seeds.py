@@ -6,6 +6,7 @@ from typing import Any
 
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
+from orchestrator.statistics.intervals import describe_too_few
 from search_spaces import ABSENT, Grid, SweepSpec
 from search_spaces.grammar.domains import Choice, make_value_key
 from search_spaces.grammar.sections import read_key
@@ -19,7 +20,7 @@ def describe_few_seeds(spec: SweepSpec) -> Iterator[str]:
     """
     racing = spec.search.racing
     seeds = len(spec.seeds) if racing is None else min(racing.first, len(spec.seeds))
-    qualifier = "" if racing is None else " of the first round of the race"
+    units = "seeds" if racing is None else "seeds of the first round of the race"
 
     # The p of a sign test cannot be below 2^(1 - n), however large the effect.
     for key, values in _find_categories(spec).items():
@@ -28,7 +29,7 @@ def describe_few_seeds(spec: SweepSpec) -> Iterator[str]:
         if seeds < needed:
             corrected = f" after Holm's correction for {tests} pairs of values" if tests > 1 else ""
             yield (
-                f"{key}: {seeds} seeds{qualifier} are too few to separate its {len(values)} values at p < "
+                f"{key}: {describe_too_few(seeds, units)} to separate its {len(values)} values at p < "
                 f"{ALPHA:g}{corrected}; needed: {needed} seeds"
             )
 

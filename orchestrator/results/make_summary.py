@@ -125,7 +125,7 @@ def _describe_identical_curves(judged_curves: pd.DataFrame, state: SweepState) -
     # Identical curves usually mean that own code ignores its seed or its settings.
     warnings = []
     for column, scope, source in (
-        ("seed", "for all seeds that have any", "its seed"),
+        ("seed", "for all seeds", "its seed"),
         ("config_id", "in all configurations", "the searched values"),
     ):
         others = [key for key in ("config_id", "seed", "step", "length") if key != column]

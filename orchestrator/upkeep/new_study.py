@@ -36,7 +36,9 @@ def write_start_files(folder: Path, *, program: bool, force: bool = False) -> li
     for source in sources:
         text = source.read_text(encoding="utf-8")
         if source.suffix == ".yaml" and find_name_problem(name) is None:
-            text = re.sub(r"^name: \w+", lambda _: f"name: {value}", text, count=1, flags=re.M)
+            # The comment behind the name stays in its column if there is room.
+            replace_name = lambda match: f"name: {value}".ljust(len(match[0]) - 1) + " "  # noqa: E731
+            text = re.sub(r"^name: \w+ +", replace_name, text, count=1, flags=re.M)
         with refuse_unwritable(folder / source.name):
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / source.name, [text.encode()])

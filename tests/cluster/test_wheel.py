@@ -92,8 +92,8 @@ def test_a_study_runs_from_a_wheel(unpacked: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", VERBS, str(storage)]
     done = subprocess.run(command, cwd=study, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith(str(unpacked)) and "1 of 1 configurations" in done.stdout
+    assert done.stdout.startswith(str(unpacked)) and "Finished: 1 configuration " in done.stdout
     assert (storage / "mine" / "report.html").is_file()
-    listed = done.stdout[done.stdout.index("1 of 1 configurations") :]
+    listed = done.stdout[done.stdout.index("Finished: 1 configuration ") :]
     assert any(line.split()[:1] == ["mine"] for line in listed.splitlines()), done.stdout
     assert (study / "own" / "my_task.py").is_file() and (study / "script" / "train.py").is_file()

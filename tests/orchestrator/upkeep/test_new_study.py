@@ -68,6 +68,8 @@ def test_a_new_study_is_valid_whatever_its_folder_is_called(name: str, tmp_path:
     lengthwise.succeeds("init", tmp_path / name)
     spec = load_sweep(tmp_path / name / "sweep.yaml")
     assert spec.name == ("my_study" if find_name_problem(name) else name)
+    name_line, study_line, *_ = (tmp_path / name / "sweep.yaml").read_text(encoding="utf-8").splitlines()[3:]
+    assert name_line.index("#") == study_line.index("#")
 
 
 @pytest.mark.parametrize("options", [(), ("--program",)], ids=["own", "program"])
