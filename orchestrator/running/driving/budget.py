@@ -48,8 +48,8 @@ class SweepBudget:
         self._clock = clock
         self._began_at = clock()
         self._seconds_before = state.sessions.seconds
-        self._steps_before = state.trained.member_steps
         self._is_limited = max_seconds is not None or spec.budget != Budget()
+        self._steps_before = state.trained.member_steps if self._is_limited else 0  # it reads all packs
 
     def find_pack_within_budget(self, queue: Iterable[str], running: Collection[str]) -> tuple[str | None, list[Limit]]:
         """Return the first of these packs that would end within the budget beside the running ones.

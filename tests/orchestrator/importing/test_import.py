@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -254,7 +255,8 @@ def test_verbs_that_read_results_work(folder: Path, tmp_path: Path, lengthwise: 
     assert "results.csv" in (folder / "report.html").read_text()
     shown = lengthwise.succeeds("compare", folder, "0", "1").stdout
     assert "same training data" not in shown and "same test inputs" not in shown
-    lengthwise.succeeds("compare", folder, folder)
+    shutil.copytree(folder, tmp_path / "copied")
+    lengthwise.succeeds("compare", folder, tmp_path / "copied")
     for option, name in (("--latex", "t.tex"), ("--curves", "c.csv")):
         lengthwise.succeeds("export", folder, option, tmp_path / name)
     assert open_sweep(folder).best is not None

@@ -346,3 +346,24 @@ def test_a_configuration_whose_metric_is_nan_is_not_called_failed(tab, tmp_path,
         assert tab.read(f"document.querySelector('{picture} text.failed').textContent") == "no score"
     title = tab.read("document.querySelector('#points .cross title').textContent")
     assert "#1" in title and "no score" in title and tab.problems == []
+
+
+def test_the_strongest_effect_on_the_chosen_outcome_comes_first(tab, tmp_path, synthetic_sweep):
+    """Dropout decides the selection lengths, the learning rate decides the test lengths."""
+    numbers = range(12)
+    values = [
+        {"training.learning_rate": 0.001 * (1 + 5 * n % 12), "model.dropout": 0.01 * (1 + 7 * n % 12)} for n in numbers
+    ]
+
+    def decided_apart(number, seed, average, metric, lengths, step):
+        at_selection, at_test = 7 * number % 12, 5 * number % 12
+        return 0.2 + 0.01 * np.where(lengths <= 7, at_selection, at_test) + 0.002 * (number % 2)
+
+    state = synthetic_sweep(tmp_path / "apart", values, 3, decided_apart)
+    assert max(state.spec["objective"]["lengths"]) == 7
+    tab.open(write_report(state.folder)[0].as_uri())
+    titles = "[...document.querySelectorAll('#points svg .title')].map(e => e.textContent)"
+    effects = "[...document.querySelectorAll('#effects tbody tr')].map(e => e.cells[0].textContent)"
+    for outcome, first in (("selection", "dropout"), ("test", "lr")):
+        tab.set("#outcome", outcome)
+        assert tab.read(titles)[0] == tab.read(effects)[0] == first, outcome

@@ -9,8 +9,14 @@ function dropOverlapping(axis, [from, to, gap] = ["left", "right", 4]) {
   for (const {text, box} of labels) if (box.width && box[from] < end + gap) text.remove(); else end = box[to];
 }
 
+// The effects on the chosen outcome; on all outcomes if it has none, so that there is an order.
+const listEffects = () => {
+  const ofOutcome = page.effects.filter(effect => effect.group === state.outcome);
+  return ofOutcome.length ? ofOutcome : page.effects;
+};
+
 // Hyperparameters with the strongest rank correlation first; those without an interval last.
-const strength = name => d3.max(page.effects.filter(effect => effect.name === name),
+const strength = name => d3.max(listEffects().filter(effect => effect.name === name),
   ({correlation: [value, low]}) => low === null ? 0 : Math.abs(value)) ?? 0;
 const byStrength = (one, other) => strength(other.name) - strength(one.name);
 
@@ -189,8 +195,7 @@ function drawParallel() {
 
 // The effects of hyperparameters on the chosen outcome, with their intervals, the strongest first.
 function drawEffects() {
-  const ofOutcome = page.effects.filter(effect => effect.at.startsWith(state.outcome));
-  const effects = (ofOutcome.length ? ofOutcome : page.effects).toSorted(byStrength), box = $("effects");
+  const effects = listEffects().toSorted(byStrength), box = $("effects");
   const linesOf = ({correlation, differences, slopes}) => [correlation, ...[...differences, ...slopes].map(({ends}) => ends)];
   const intervals = effects.flatMap(linesOf).filter(([, low]) => low !== null);
   if (!intervals.length && effects.every(effect => effect.p === null)) { // nothing to draw: say why
