@@ -26,4 +26,6 @@ def _describe_share(label: str, shares: list[tuple[float, int, str]], configurat
     share, steps, remedy = max(shares)
     count = f", above 10 % in {len(shares)} of {configurations} configurations" if configurations > 1 else ""
     percent = f"{'up to ' if count else ''}{100 * share:.3g} %"
-    return f"after {steps} steps {percent} of the average {label} is still the weights with which it began{count} ({remedy})"
+    # With a burn-in an average begins with trained weights.
+    what = f"{percent} of the average {label} is still the weights with which it began"
+    return f"after {steps} steps {what}{count} ({remedy})"
