@@ -141,9 +141,9 @@ class PackEnvironments:
 
 
 def list_lasting_runs(state: SweepState, pack: PackState) -> list[Run]:
-    """Return code and environment of the runs of a pack, except of those that left no report and no checkpoint.
+    """Return code and environment of each run of a pack that left a report or a checkpoint.
 
-    All of a pack without reports, because its failures count.
+    Returns all runs of a pack without reports, because its failures count.
     """
     # A checkpoint without a report is not in the ledger, but its file may be older than the last of these runs.
     lasting = [run for run in pack.ran_under if run not in pack.unreported]

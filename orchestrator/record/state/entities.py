@@ -108,9 +108,8 @@ class PackState:
     traces: list[str | None] = field(default_factory=list)  # its traceback, None if it was not recorded
     evaluations: dict[int, dict[str, Any]] = field(default_factory=dict)  # fields of the records, by step
     ran_under: list[tuple[str | None, str]] = field(default_factory=list)  # code record or None, environment digest
-    unreported: dict[tuple[str | None, str], float] = field(
-        default_factory=dict
-    )  # of those, last death before a report
+    # Of `ran_under`, the runs that died before any report, with the time of the last such death.
+    unreported: dict[tuple[str | None, str], float] = field(default_factory=dict)
     pruned_at: dict[str, int] = field(default_factory=dict)  # the step at which its members were pruned, by config_id
     replaced_pack_ids: list[str] = field(default_factory=list)  # newest first
 

@@ -133,11 +133,13 @@ def test_trained_lengths_that_lose_test_lengths_are_warned_about(trained, shown:
     file = study.folder / "prog.yaml"
     spec = load_checked(file)
     line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if "trained_lengths" in text)
-    place = f"{file}:{line}: evaluation.trained_lengths: "
+    location = f"{file}:{line}: evaluation.trained_lengths: "
     for warnings in (summarize_sample(spec).warnings, forecast(spec, None).warnings):
-        found = [warning for warning in warnings if "evaluation.trained_lengths" in warning]
-        assert len(found) == bool(shown) and all(warning.startswith(place) for warning in found), warnings
-        assert all(word in found[0] for word in shown)
+        about_lengths = [warning for warning in warnings if "evaluation.trained_lengths" in warning]
+        assert len(about_lengths) == bool(shown) and all(warning.startswith(location) for warning in about_lengths), (
+            warnings
+        )
+        assert all(word in about_lengths[0] for word in shown)
 
 
 @pytest.mark.parametrize(("every", "is_warned"), [(10, False), (30, False), (31, True)])
