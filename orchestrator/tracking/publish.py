@@ -108,9 +108,7 @@ def publish(
 
 def draw_picture(summary: Summary, folder: Path) -> Iterator[Path]:
     """Write the median curves of a sweep to `folder` and yield the path of the picture; nothing without curves."""
-    from orchestrator.figures.figure_files import (
-        render_curves,
-    )  # imports matplotlib
+    from orchestrator.figures.figure_files import render_curves  # imports matplotlib
 
     with suppress(UserError):
         picture = render_curves(summary, "png", PICTURE_INCHES)

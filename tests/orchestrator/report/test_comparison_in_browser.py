@@ -136,7 +136,7 @@ def test_a_screen_reader_hears_which_configurations_are_a_and_b(page):
     ]
     assert len(pictures) == 4 and all(side in name for name, _ in pictures for side in sides)
     page.read("document.querySelector('#curves svg').focus()")
-    page.press("ArrowDown")  # from the one that was chosen last
+    page.press("ArrowDown")  # begins at the row that was chosen last
     page.press("Enter")
     ((name, _),) = read_accessible(page, "application")
     assert f"A {labels[0]}" in name and f"B {labels[3]}" in name
