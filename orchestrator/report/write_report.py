@@ -97,10 +97,10 @@ def write_page(folder: Path) -> None:
     write_atomic(folder / REPORT_HTML, [render_page(*_read_results(folder)).encode()])
 
 
-def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_SECONDS) -> None:
+def refresh_page(folder: Path, ended: threading.Event) -> None:
     """Rewrite the page after new records of a running sweep, until `ended` is set.
 
-    Pages are at least `pause` seconds apart, and writing them takes at most a fifth of the time.
+    Pages are at least MIN_PAGE_SECONDS apart, and writing them takes at most a fifth of the time.
     """
     written_size = -1
     wait_seconds = 0.0
@@ -110,7 +110,7 @@ def refresh_page(folder: Path, ended: threading.Event, pause: float = MIN_PAGE_S
         if size != written_size:
             write_page(folder)
             written_size = size
-        wait_seconds = max(pause, 4 * (time.monotonic() - began))
+        wait_seconds = max(MIN_PAGE_SECONDS, 4 * (time.monotonic() - began))
 
 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:

@@ -51,7 +51,6 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     configurations = [_describe_configuration(summary, row, groups) for row in summary.rows]
     return {
         "name": summary.name,
-        "folder": str(summary.folder),
         "running": summary.status == "running",
         "has_fresh_seeds": has_fresh_seeds(summary),
         "has_leader": has_leader([row for row in summary.rows if row.rank is not None]),

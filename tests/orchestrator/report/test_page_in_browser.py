@@ -599,8 +599,9 @@ REFRESHING = """
 import sys
 import threading
 from pathlib import Path
-from orchestrator.report.write_report import refresh_page
-refresh_page(Path(sys.argv[1]), threading.Event(), pause=0.2)
+from orchestrator.report import write_report
+write_report.MIN_PAGE_SECONDS = 0.2
+write_report.refresh_page(Path(sys.argv[1]), threading.Event())
 """
 
 
