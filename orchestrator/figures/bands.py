@@ -97,7 +97,7 @@ def draw_band(axes: Axes, band: Band, color: str, **shape: Any) -> Line2D:
     """
     # Infinite quartiles are cut off at the finite values.
     lengths, median = get_finite_line(band)
-    for values in band.seeds.values():
+    for values in band.curves_by_seed.values():
         axes.plot(lengths, values, color=color, linewidth=0.5, alpha=0.25, zorder=2)
     low, high = np.array(band.q25, dtype=float), np.array(band.q75, dtype=float)
     finite = [value for value in (*band.q25, *band.median, *band.q75) if math.isfinite(value)] or [0.0]
@@ -110,7 +110,8 @@ def draw_band(axes: Axes, band: Band, color: str, **shape: Any) -> Line2D:
 
 def shape_axes(axes: Axes, bands: Sequence[Band], lengths: Iterable[Sequence[int]], scale: str, direction: str) -> None:
     """Set scales, limits and grid of axes with `bands` at `lengths`; `direction` is the better one of the metric."""
-    seed_values = (value for band in bands for line in (band.q25, band.q75, *band.seeds.values()) for value in line)
+    lines = (line for band in bands for line in (band.q25, band.q75, *band.curves_by_seed.values()))
+    seed_values = (value for line in lines for value in line)
     scale_values(axes, scale, direction, np.concatenate([get_finite_line(band)[1] for band in bands]), seed_values)
     all_lengths = sorted({length for run in lengths for length in run})
     axes.set_xlim(all_lengths[0] - 0.5, all_lengths[-1] + 0.5)

@@ -3,7 +3,7 @@
 import math
 import re
 
-from orchestrator.record.state.entities import STOPPED
+from orchestrator.record.state.entities import STOPPED_BY_BUDGET
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.report.tables.columns import Cells
 from orchestrator.report.tables.configuration_tables import OTHERS, format_ranks
@@ -85,7 +85,7 @@ def _describe_continuation(summary: Summary) -> list[str]:
     """Return a sentence with the command that continues a sweep; empty if it has ended or is running."""
     if summary.has_ended or summary.status == "running":
         return []
-    verb = "status" if summary.status == STOPPED else "resume"
+    verb = "status" if summary.status == STOPPED_BY_BUDGET else "resume"
     return [
         f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {format_command(verb, summary.folder)}"
     ]

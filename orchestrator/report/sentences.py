@@ -5,7 +5,7 @@ report.html, the screen and MLflow's note begin with `make_answers`.
 
 import math
 
-from orchestrator.record.state.entities import STOPPED
+from orchestrator.record.state.entities import STOPPED_BY_BUDGET
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.failure_sentences import MAX_KEYS, describe_failed_count, describe_failures, describe_lost
@@ -25,7 +25,12 @@ from orchestrator.text.wording import (
     format_values,
 )
 
-STATES = {"complete": "finished", "failed": "finished without a result", "running": "running", STOPPED: STOPPED}
+STATES = {
+    "complete": "finished",
+    "failed": "finished without a result",
+    "running": "running",
+    STOPPED_BY_BUDGET: STOPPED_BY_BUDGET,
+}
 
 
 def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
@@ -100,7 +105,8 @@ def describe_status(summary: Summary, *, with_error: bool = True) -> str:
         else f"{done} of {format_count(planned, 'configuration')}"
     )
     pruned = sum(row.pruned_at is not None for row in summary.rows)
-    early = f", {len(summary.stop_steps)} stopped early because they were good enough" if summary.may_stop else ""
+    stopped = f", {len(summary.stop_steps)} stopped early because they were good enough"
+    early = stopped if summary.has_early_stops else ""
     ended = "has ended" if summary.seeds_run == 1 else "have ended"
     ran = ended if summary.status == "running" else "ran"
     return (
@@ -130,7 +136,7 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
 
     # With equal scores no configuration is best; a tie for the first place is named.
     tied = sum(other.score == row.score for other in summary.rows if other.rank is not None) - 1
-    values_text = format_values(row.values, summary.searched) if with_values else ""
+    values_text = format_values(row.values, summary.domain_kinds) if with_values else ""
     if tied and tied + 1 == sum(other.rank is not None for other in summary.rows) == len(summary.rows):
         return _describe_tie(summary, row.score, len(summary.rows))
 

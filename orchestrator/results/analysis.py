@@ -17,7 +17,7 @@ from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.importance import Importance, compute_importances
 from orchestrator.statistics.effects.partial_effects import PartialEffect, compute_partial_effects
 from orchestrator.statistics.effects.rank_effects import KeyEffect, compute_effects
-from orchestrator.statistics.failed_seeds import get_failed_seed_value, score_seeds
+from orchestrator.statistics.failed_seeds import get_failed_seed_value, get_sign, score_seeds
 from orchestrator.statistics.intervals import Estimate, estimate_correlation
 from orchestrator.statistics.quartiles import Floats
 
@@ -75,7 +75,8 @@ def explain_missing_effects(summary: Summary) -> str | None:
 
 def _has_search(summary: Summary) -> bool:
     """Return whether a sweep is a search with several finished configurations; a confirmation is not a search."""
-    return bool(summary.searched) and summary.complete_configurations > 1 and CONFIRMS not in summary.state.provenance
+    is_confirmation = CONFIRMS in summary.state.provenance
+    return bool(summary.domain_kinds) and summary.complete_configurations > 1 and not is_confirmation
 
 
 @lru_cache(CACHED_SUMMARIES)
@@ -159,7 +160,7 @@ def measure_agreement(
     """
     # If the test median of the first configuration is NaN, every other one is better, by an infinite gain.
     config_ids = [config_id for config_id in scores if config_id in test_medians]
-    sign = 1.0 if direction == "minimize" else -1.0
+    sign = get_sign(direction)
     first_median = test_medians[config_ids[0]]
     first_median = sign * math.inf if math.isnan(first_median) else first_median
     gains = {

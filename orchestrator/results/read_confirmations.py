@@ -84,7 +84,7 @@ def _list_changed_code(summary: Summary, search: SweepState) -> tuple[str, ...]:
     changed_parts = set[str]()
     for recorded, config_id in match_search(summary.state):
         searched = search_records.get(recorded["config_id"])
-        confirmed = summary.recorded.get(config_id or "")
+        confirmed = summary.provenance.get(config_id or "")
         if searched and confirmed:
             changed_parts |= find_differing_code(searched.code, confirmed.code).keys()
     return tuple(sorted(changed_parts))

@@ -16,7 +16,7 @@ from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups, make_length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey
 from orchestrator.results.scoring.search_design import count_planned
-from orchestrator.results.scoring.validation_scores import may_stop
+from orchestrator.results.scoring.validation_scores import has_early_stops
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.wording import NOT_REACHED, format_count, format_lengths, format_metric
@@ -96,8 +96,8 @@ class Summary:
     status: str  # the recorded status of a sweep that ended, else running or interrupted
     objective: Objective
     measurements: Mapping[str, Measurements]  # by config_id
-    recorded: Mapping[str, ConfigurationProvenance]  # the rest of each configuration's record, by config_id
-    searched: dict[str, str]  # the kind of domain of every searched key
+    provenance: Mapping[str, ConfigurationProvenance]  # the rest of each configuration's record, by config_id
+    domain_kinds: dict[str, str]  # the kind of domain of every searched key
     design: Design  # how configurations were drawn
     rows: tuple[ConfigurationResult, ...]  # by score, unfinished configurations last
     bands: dict[CurveKey, Band]  # at the judged evaluation of each seed
@@ -131,9 +131,9 @@ class Summary:
         return self.state.race if self.rows else None
 
     @cached_property
-    def may_stop(self) -> bool:
+    def has_early_stops(self) -> bool:
         """Whether members may stop early."""
-        return may_stop(self.state)
+        return has_early_stops(self.state)
 
     @cached_property
     def later_evaluations(self) -> tuple[LaterEvaluation, ...]:
@@ -190,7 +190,7 @@ class Summary:
         return frozenset(
             metric_name
             for (_, metric_name, _), band in self.bands.items()
-            if metric_name in minimized and any(math.inf in values for values in band.seeds.values())
+            if metric_name in minimized and any(math.inf in values for values in band.curves_by_seed.values())
         )
 
     @property

@@ -1,6 +1,6 @@
 """Finish a sweep whose packs have ended: its end record, its report and its last publication."""
 
-from orchestrator.record.state.entities import STOPPED
+from orchestrator.record.state.entities import STOPPED_BY_BUDGET
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.session.session import Outcome, Session
@@ -30,7 +30,9 @@ def finish_sweep(session: Session, spec: SweepSpec, state: SweepState, publisher
         publisher.announce("files")
         _record_publication(session, spec, publisher.wait())
         publisher.kill()
-    if status == STOPPED:  # the report begins with how other sweeps ended, but has not the command that continues it
+
+    # The report says how other sweeps ended, but lacks the command that continues this one.
+    if status == STOPPED_BY_BUDGET:
         session.say(f"{describe_end_status(state)}: {message}")
     return Outcome(folder=session.folder, status=status, exit_code=int(status == "failed" or bool(state.failed_packs)))
 

@@ -15,7 +15,7 @@ from orchestrator.machine.exhaustion import describe_out_of_memory, find_out_of_
 from orchestrator.record.add_records import add_record
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.state.entities import STOPPED
+from orchestrator.record.state.entities import STOPPED_BY_BUDGET
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.running.driving.budget import Limit
@@ -28,7 +28,7 @@ from orchestrator.text.wording import format_command, format_count
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The end of a sweep: `status` is complete, failed, interrupted or STOPPED."""
+    """The end of a sweep: `status` is complete, failed, interrupted or STOPPED_BY_BUDGET."""
 
     folder: Path
     status: str
@@ -81,7 +81,7 @@ class Session:
 
         Signals wait until the record is written.
         """
-        if state.end_status not in ("complete", "failed", STOPPED):
+        if state.end_status not in ("complete", "failed", STOPPED_BY_BUDGET):
             # A budget that is used up outweighs the results so far.
             status, message = _describe_stop(state, stopped_by) if stopped_by else describe_end(state)
             with self.interrupts.hold_signals():
@@ -184,7 +184,7 @@ def _describe_stop(state: SweepState, limits: Sequence[Limit]) -> tuple[str, str
     message += f"; {state.configurations_done} of {count_planned(state)} configurations done"
     options = [limit.option for limit in limits if limit.option]
     resume = " ".join([format_command("resume", state.folder), *options])
-    return STOPPED, f"{message}; continue with: {resume}"
+    return STOPPED_BY_BUDGET, f"{message}; continue with: {resume}"
 
 
 def describe_end(state: SweepState) -> tuple[str, str]:

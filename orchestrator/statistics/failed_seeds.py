@@ -37,6 +37,11 @@ class SeedStatistics:
         return self.quartiles.median
 
 
+def get_sign(direction: str) -> float:
+    """Return the factor that makes smaller values better: 1 for "minimize", -1 for "maximize"."""
+    return 1.0 if direction == "minimize" else -1.0
+
+
 def summarize_seeds(
     values: Iterable[float], policy: str, direction: str, statistic: Callable[[Floats], float] | None = None
 ) -> SeedStatistics:

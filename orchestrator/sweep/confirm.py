@@ -15,7 +15,7 @@ from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.plan.recorded_configurations import refuse_missing_initial_weights
 from orchestrator.record.files.recorded_modules import import_recorded
-from orchestrator.record.state.entities import STOPPED
+from orchestrator.record.state.entities import STOPPED_BY_BUDGET
 from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage, refuse_imported
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import write_report
@@ -24,7 +24,7 @@ from orchestrator.results.summary import ConfigurationResult
 from orchestrator.session.session import Outcome
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, explain_too_few
 from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
-from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_with_labels, refuse_unfinished
+from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_and_configurations, refuse_unfinished
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import format_label, format_ranges, read_numbers
 from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
@@ -39,7 +39,7 @@ def confirm_sweep(folder: Path, console: Console, plan: Callable[[SweepState], D
     """
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
     outcome = run_derived(folder, console, plan)
-    if outcome.status in ("complete", STOPPED):
+    if outcome.status in ("complete", STOPPED_BY_BUDGET):
         page, _ = write_report(folder)
         say(console, f"report with both scores: {page}")
         _publish_again(folder, console)
@@ -76,7 +76,7 @@ def plan_confirmation(
     succeeded, used seeds, overrides of anything but `specification.SETTINGS`; SweepExists if the name is taken;
     SweepFileError for an invalid name or override.
     """
-    refuse_top_with_labels(top, labels, "are confirmed")
+    refuse_top_and_configurations(top, labels, "are confirmed")
     refuse_imported(state)
     import_recorded(state)
 

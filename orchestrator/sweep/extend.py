@@ -37,7 +37,7 @@ from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.session.session import Outcome, open_session
 from orchestrator.sweep.confirm import refuse_many_seeds
 from orchestrator.sweep.run_and_resume import import_code_to_resume, resume_sweep
-from orchestrator.sweep.selection import choose_best_rows, refuse_top_with_labels, refuse_unfinished
+from orchestrator.sweep.selection import choose_best_rows, refuse_top_and_configurations, refuse_unfinished
 from orchestrator.sweep.specification import (
     SETTINGS,
     SPEC_FILE,
@@ -305,7 +305,7 @@ def _find_selected_ids(state: SweepState, top: int | None, labels: Sequence[str]
         raise UserError("--top and --configuration select the configurations that get more seeds; give --seeds, too")
 
     # Named configurations need no scores, so the sweep may be unfinished; pruned ones have left the race.
-    refuse_top_with_labels(top, labels, "get more seeds")
+    refuse_top_and_configurations(top, labels, "get more seeds")
     if top is None:
         configurations = {label: find_configuration(state, label) for label in labels}
         for label, configuration in configurations.items():

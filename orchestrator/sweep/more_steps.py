@@ -23,7 +23,7 @@ from orchestrator.results.make_summary import summarize
 from orchestrator.session.session import Outcome
 from orchestrator.storage import fetch_missing
 from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
-from orchestrator.sweep.selection import choose_rows, refuse_top_with_labels, refuse_unfinished
+from orchestrator.sweep.selection import choose_rows, refuse_top_and_configurations, refuse_unfinished
 from orchestrator.text.wording import format_count, format_label, format_ranges
 from orchestrator.trainer_choice import refuse_program
 from search_spaces import SweepSpec, dump_yaml, parse_sweep
@@ -66,7 +66,7 @@ def plan_more_steps(
     import_recorded(state)
     summary = summarize(state)
     refuse_unfinished(summary, f"{state.folder}: --steps {steps}")
-    refuse_top_with_labels(top, labels, "get more steps")
+    refuse_top_and_configurations(top, labels, "get more steps")
 
     # More steps also help configurations with an infinite score, which the ranking of other commands leaves out.
     configurations = state.configurations

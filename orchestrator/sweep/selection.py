@@ -10,7 +10,7 @@ from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_command, format_label
 
 
-def refuse_top_with_labels(top: int | None, labels: Sequence[str], purpose: str) -> None:
+def refuse_top_and_configurations(top: int | None, labels: Sequence[str], purpose: str) -> None:
     """Raise UserError if both options are given; `purpose` completes the message, such as "are confirmed"."""
     if top is not None and labels:
         raise UserError(f"--top and --configuration both select the configurations that {purpose}; give only one")

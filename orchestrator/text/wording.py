@@ -204,30 +204,30 @@ def read_numbers(text: str) -> tuple[int, ...]:
 
     Empty for any other text, for repeated numbers, and for a range of more than MAX_RANGE_NUMBERS.
     """
-    # A huge range, probably a typing error, would fill the memory.
-    numbers: list[int] = []
-    for part in filter(None, map(str.strip, text.split(","))):
-        match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
-        if not 0 <= last - first < MAX_RANGE_NUMBERS:
-            return ()
-        numbers += range(first, last + 1)
-    return tuple(numbers) if len(set(numbers)) == len(numbers) else ()
+    numbers, problem = _parse_numbers(text)
+    return () if problem else numbers
 
 
 def describe_wrong_numbers(text: str) -> str:
     """Return why `read_numbers` cannot read a text: "the range 5-3 is reversed", "5 is repeated"."""
+    return _parse_numbers(text)[1] or "cannot be used"
+
+
+def _parse_numbers(text: str) -> tuple[tuple[int, ...], str]:
+    """Return the whole numbers of a list with ranges up to its first problem, and that problem, "" without one."""
     numbers: list[int] = []
     for part in filter(None, map(str.strip, text.split(","))):
         match = re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part)
         if not match:
-            return "cannot be used"
+            return tuple(numbers), "cannot be used"
         first, last = int(match[1]), int(match[2] or match[1])
+
+        # A huge range, probably a typing error, would fill the memory.
         if first > last:
-            return f"the range {part} is reversed"
+            return tuple(numbers), f"the range {part} is reversed"
         if last - first >= MAX_RANGE_NUMBERS:
-            return f"the range {part} has more than {MAX_RANGE_NUMBERS:,} numbers"
+            return tuple(numbers), f"the range {part} has more than {MAX_RANGE_NUMBERS:,} numbers"
         if repeated := set(numbers).intersection(range(first, last + 1)):
-            return f"{min(repeated)} is repeated"
+            return tuple(numbers), f"{min(repeated)} is repeated"
         numbers += range(first, last + 1)
-    return "cannot be used"
+    return tuple(numbers), ""

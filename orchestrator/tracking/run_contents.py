@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 import pandas as pd
 
 from orchestrator.record.ledger.records import Record
-from orchestrator.record.state.entities import STOPPED, ConfigurationState
+from orchestrator.record.state.entities import STOPPED_BY_BUDGET, ConfigurationState
 from orchestrator.results.confirmation import make_label, match_search
 from orchestrator.results.scoring.configuration_scores import compute_judged_values
 from orchestrator.results.summary import ConfigurationResult, Summary
@@ -33,7 +33,7 @@ from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, make_note
 from search_spaces.grammar.sections import list_sections
 
 MAX_PARAM, MAX_TAG, MAX_KEY = 6000, 8000, 250
-STATUSES = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", STOPPED: "KILLED"}
+STATUSES = {"complete": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", STOPPED_BY_BUDGET: "KILLED"}
 
 
 class Point(NamedTuple):
@@ -128,7 +128,7 @@ class MlflowRunBuilder:
                 "configurations": len(summary.rows),
                 "seeds_run": summary.seeds_run,
                 "seeds_failed": summary.seeds_failed,
-                "seeds_stopped": len(summary.stop_steps) if summary.may_stop else None,
+                "seeds_stopped": len(summary.stop_steps) if summary.has_early_stops else None,
                 "first_score": first.score if first else None,
                 "first_test": first.test_quartiles.median if first and first.test_quartiles else None,
             }
@@ -215,7 +215,7 @@ class MlflowRunBuilder:
                 # Every seed of every metric would be too many points for MLflow's charts.
                 curves = {"median": band.median, "q25": band.q25, "q75": band.q75}
                 if (metric, average) == self.summary.objective_curve:
-                    curves |= {f"seed_{seed}": values for seed, values in band.seeds.items()}
+                    curves |= {f"seed_{seed}": values for seed, values in band.curves_by_seed.items()}
                 for statistic, values in curves.items():
                     key = f"{self._names[metric]}/{self._names[average]}/{statistic}"
                     yield from (Point(key, *pair, time_ms) for pair in zip(band.lengths, values, strict=True))
@@ -232,7 +232,7 @@ class MlflowRunBuilder:
             "seeds_failed": row.seeds_failed,
             "rounds": row.rounds or None,
             "rank": row.rank if self.summary.has_ended else None,
-            "seeds_stopped": len(row.stop_steps) if self.summary.may_stop else None,
+            "seeds_stopped": len(row.stop_steps) if self.summary.has_early_stops else None,
             "stopped_at_median": statistics.median(row.stop_steps) if row.stop_steps else None,
         }
         return _make_points(values, time_ms)

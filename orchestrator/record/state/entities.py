@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from orchestrator.record.ledger.records import Record
 
-STOPPED = "stopped by its budget"  # status of an ended sweep; the others are complete, failed and interrupted
+STOPPED_BY_BUDGET = "stopped by its budget"  # status of an ended sweep; the others are complete, failed and interrupted
 
 Status = Literal["planned", "running", "complete", "failed"]
 

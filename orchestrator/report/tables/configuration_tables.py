@@ -75,7 +75,7 @@ def make_value_columns(summary: Summary) -> Columns:
             lambda row: compact_value(get_searched_value(summary, row, key, MISSING_TEXT)),
         )
 
-    return [make_column(key, short) for key, short in shorten_keys([*summary.searched]).items()]
+    return [make_column(key, short) for key, short in shorten_keys([*summary.domain_kinds]).items()]
 
 
 def make_result_columns(summary: Summary) -> Columns:
@@ -125,7 +125,7 @@ def make_result_columns(summary: Summary) -> Columns:
         ),
         Column("failed", attrgetter("seeds_failed"), "seeds_failed"),
         *parse_columns("seeds_crashed"),
-        *(stopped if summary.may_stop else ()),
+        *(stopped if summary.has_early_stops else ()),
         *(parse_columns("rounds pruned_at" if summary.race.rungs else "rounds") if summary.race else ()),
         *parse_columns("complete=is_complete failed=has_failed"),
         Column(

@@ -225,7 +225,7 @@ def has_enough_pairs(common: int, first: int, second: int) -> bool:
 
 def compare_recorded_streams(first: Side, second: Side) -> SharedStreams:
     """Return which random streams members of one seed share between two configurations."""
-    first_record, second_record = (side.summary.recorded[side.row.config_id] for side in (first, second))
+    first_record, second_record = (side.summary.provenance[side.row.config_id] for side in (first, second))
     return compare_streams(first_record, second_record, partial(import_recorded, first.summary.state))
 
 
@@ -271,16 +271,16 @@ def collect_seed_values(side: Side, question: Question) -> dict[int, float]:
 
     # A planned seed without a value has failed: its pack died before the last step.
     value_by_seed = band.reduce_seed_curves(question.lengths, question.reduce)
-    return {seed: value_by_seed.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.seeds})}
+    return {seed: value_by_seed.get(seed, math.nan) for seed in sorted({*side.row.seeds, *band.curves_by_seed})}
 
 
 def _has_same_draw(summary: Summary, first: ConfigurationResult, other: ConfigurationResult) -> bool:
     """Return whether two configurations have equal values of drawn keys, which are neither of a grid nor listed."""
     if summary.design.kind == "grid_by_random":
-        return summary.design.draw[first.config_id] == summary.design.draw[other.config_id]
+        return summary.design.draws[first.config_id] == summary.design.draws[other.config_id]
 
     # Other designs do not number their draws, but equal drawn values identify them.
-    drawn_keys = [key for key, kind in summary.searched.items() if kind not in ("grid", "listed")]
+    drawn_keys = [key for key, kind in summary.domain_kinds.items() if kind not in ("grid", "listed")]
     return all(
         first.values[key] == other.values[key] for key in drawn_keys if key in first.values and key in other.values
     )

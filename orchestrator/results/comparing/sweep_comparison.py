@@ -222,8 +222,8 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     # The strictest match comes first: by all searched keys.
     sweeps = (first, second)
     unmatched_keys = tuple[str, ...]()
-    all_keys = keys = tuple(sorted({*first.searched, *second.searched}))
-    shared_keys = frozenset(first.searched) & frozenset(second.searched)
+    all_keys = keys = tuple(sorted({*first.domain_kinds, *second.domain_kinds}))
+    shared_keys = frozenset(first.domain_kinds) & frozenset(second.domain_kinds)
     first_rows, second_rows = (_index_rows(summary, keys, shared_keys) for summary in sweeps)
 
     # A key that was removed from the space can prevent every match, so try only shared keys with common values.
@@ -289,7 +289,7 @@ def _read_settings(summary: Summary, other: Summary) -> dict[str, Any]:
 
 def _get_task_name(summary: Summary) -> str:
     """Return the name of the task of a sweep; "" for a program, or if the task is searched."""
-    names = {read_key(dict(recorded.resolved), "task.name") for recorded in summary.recorded.values()}
+    names = {read_key(dict(recorded.resolved), "task.name") for recorded in summary.provenance.values()}
     return str(names.pop()) if len(names) == 1 and ABSENT not in names else ""
 
 
@@ -306,7 +306,7 @@ def _find_nearest_numbers(first: Summary, second: Summary, key: str) -> str:
         {
             value
             for row in summary.rows
-            if type(value := row.values.get(key, read_key(dict(summary.recorded[row.config_id].resolved), key)))
+            if type(value := row.values.get(key, read_key(dict(summary.provenance[row.config_id].resolved), key)))
             in (int, float)
         }
         for summary in (first, second)
@@ -321,7 +321,7 @@ def _make_match_key(
 ) -> Hashable:
     """Return the values of `keys` in a configuration: drawn ones for `shared_keys`, which both sweeps searched."""
     # A sweep has the keys that it did not search only among its resolved values.
-    resolved = dict(summary.recorded[row.config_id].resolved)
+    resolved = dict(summary.provenance[row.config_id].resolved)
     drawn_values = {key: row.values[key] for key in shared_keys if key in row.values}
     values = (drawn_values[key] if key in drawn_values else read_key(resolved, key) for key in keys)
     return tuple(ABSENT if value is ABSENT else make_value_key(value) for value in values)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from orchestrator.errors import LedgerError
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.results.scoring.evaluation_choice import choose_steps, number_members
-from orchestrator.statistics.failed_seeds import SeedStatistics, get_worst_value, score_seeds, summarize_seeds
+from orchestrator.statistics.failed_seeds import SeedStatistics, get_sign, get_worst_value, score_seeds, summarize_seeds
 from orchestrator.statistics.quartiles import Floats, Quartiles, compute_quantile
 from search_spaces import Objective
 from search_spaces.grammar.objective import SeedQuantile, ShareAbove
@@ -167,7 +167,7 @@ def score_configurations(members: pd.DataFrame, objective: Objective) -> dict[st
 def rank_configurations(scores: Mapping[str, SeedStatistics], direction: str) -> list[str]:
     """Return the config_ids sorted by score, best first; failed ones last, ties in their order."""
     # The score of a failed configuration may be NaN, which cannot be sorted.
-    sign = _get_sign(direction)
+    sign = get_sign(direction)
     sort_keys = {
         config_id: (score.is_failed, 0.0 if score.is_failed else sign * score.score)
         for config_id, score in scores.items()
@@ -177,7 +177,7 @@ def rank_configurations(scores: Mapping[str, SeedStatistics], direction: str) ->
 
 def meets_threshold(values: Any, threshold: float, direction: str) -> Any:
     """Return whether values are at most (minimize) or at least (maximize) a threshold, up to ROUNDING; NaN: False."""
-    sign = _get_sign(direction)
+    sign = get_sign(direction)
     return sign * values <= sign * threshold + ROUNDING * abs(threshold)
 
 
@@ -215,8 +215,3 @@ def reduce_rows(values_ML: Floats, reduce: str) -> Floats:
     if reduce == "max":
         return np.asarray(values_ML.max(axis=1))
     return np.where(np.isnan(values_ML).any(axis=1), np.nan, values_ML[:, -1])
-
-
-def _get_sign(direction: str) -> float:
-    """Return the factor that makes smaller values better: 1 or -1."""
-    return 1.0 if direction == "minimize" else -1.0

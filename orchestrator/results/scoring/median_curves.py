@@ -29,7 +29,7 @@ class Band:
     q25: tuple[float, ...]
     median: tuple[float, ...]
     q75: tuple[float, ...]
-    seeds: dict[int, tuple[float, ...]]
+    curves_by_seed: dict[int, tuple[float, ...]]
 
     def reduce_seed_curves(self, lengths: Collection[int], reduce: str) -> dict[int, float]:
         """Return each seed's curve reduced over `lengths` by `reduce_rows`; empty if none of them was evaluated."""
@@ -39,9 +39,9 @@ class Band:
 
         # All seeds are reduced at once, in the same order of operations as the score.
         values_SL = np.array(
-            [[values[column] for column in columns] for values in self.seeds.values()], dtype=np.float64
+            [[values[column] for column in columns] for values in self.curves_by_seed.values()], dtype=np.float64
         )
-        return dict(zip(self.seeds, reduce_rows(values_SL, reduce).tolist(), strict=True))
+        return dict(zip(self.curves_by_seed, reduce_rows(values_SL, reduce).tolist(), strict=True))
 
 
 def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[str, str]) -> dict[CurveKey, Band]:
@@ -89,7 +89,7 @@ def make_bands(curves: pd.DataFrame, objective: Objective, directions: Mapping[s
     for curve, (lengths, q25, median, q75) in _split_runs(keys_KR[:-1, starts_G], [keys_KR[-1, starts_G], *quartiles]):
         config_id, metric, average = (names[code] for names, code in zip(labels, curve, strict=True))
         key = config_id, metric, average
-        bands[key] = Band(lengths=lengths, q25=q25, median=median, q75=q75, seeds=seed_curves[tuple(curve)])
+        bands[key] = Band(lengths=lengths, q25=q25, median=median, q75=q75, curves_by_seed=seed_curves[tuple(curve)])
     return bands
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from orchestrator.record.state.race import RoundOutcome
 from orchestrator.results.scoring.configuration_scores import score_configuration
-from orchestrator.statistics.failed_seeds import get_worst_value
+from orchestrator.statistics.failed_seeds import get_sign, get_worst_value
 from search_spaces import Objective, Racing
 
 MEDIAN, RANK_SUM = "median", "rank sum"
@@ -32,7 +32,7 @@ def decide_round(scores: Mapping[str, Sequence[float]], racing: Racing, objectiv
     alive_ids = [config_id for config_id, median in medians.items() if median is not None]
 
     # Losses are small for good configurations in both directions.
-    sign = 1.0 if objective.direction == "minimize" else -1.0
+    sign = get_sign(objective.direction)
     if racing.test is None:
         losses = {config_id: sign * median for config_id, median in medians.items() if median is not None}
         survivors = keep_best(losses, racing.count_kept(len(scores)))

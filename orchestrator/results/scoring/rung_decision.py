@@ -20,7 +20,7 @@ from orchestrator.record.state.race import RungOutcome
 from orchestrator.results.scoring.configuration_scores import compute_judged_values, score_configuration
 from orchestrator.results.scoring.evaluation_choice import choose_steps
 from orchestrator.results.scoring.race_decision import keep_best
-from orchestrator.statistics.failed_seeds import summarize_seeds
+from orchestrator.statistics.failed_seeds import get_sign, summarize_seeds
 from search_spaces import Objective, Rungs
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def decide_rung(current: SeedScores, earlier: SeedScores, rungs: Rungs, objectiv
     """
     # Failed configurations are pruned, so only the others need improvements and spreads.
     policy = objective.failed_seeds
-    sign = 1.0 if objective.direction == "minimize" else -1.0
+    sign = get_sign(objective.direction)
     scored = {config_id: score_configuration(scores, objective) for config_id, scores in current.items()}
     alive_losses = {config_id: sign * score.score for config_id, score in scored.items() if not score.is_failed}
     improvements, spreads = dict[str, float](), dict[str, float]()

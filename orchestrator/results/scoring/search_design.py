@@ -17,7 +17,7 @@ def read_design(state: SweepState) -> Design:
     domains = {key: get_domain_kind(domain) for key, domain in state.spec.get("space", {}).items()}
     grid = frozenset(key for key, kind in domains.items() if kind == "grid")
     draw_by_number = map_draws(state)
-    draw = {
+    draws = {
         config_id: draw_by_number[configuration.number] for config_id, configuration in state.configurations.items()
     }
     survivors = any(configuration.pruned_at is not None for configuration in state.configurations.values())
@@ -29,7 +29,7 @@ def read_design(state: SweepState) -> Design:
         kind = "fixed"
     elif search.get("sampler") == "tpe":
         kind = "adaptive"
-    return Design(kind=kind, draw=draw, grid=grid, survivors=survivors)
+    return Design(kind=kind, draws=draws, grid=grid, survivors=survivors)
 
 
 def map_draws(state: SweepState) -> dict[int, int]:

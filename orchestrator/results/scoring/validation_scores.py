@@ -52,7 +52,7 @@ def list_early_stops(configuration: ConfigurationState) -> tuple[int, ...]:
     )
 
 
-def may_stop(state: SweepState) -> bool:
+def has_early_stops(state: SweepState) -> bool:
     """Return whether members of the sweep may stop early, or have stopped."""
     # A program names its stop only from that evaluation on, so the last one decides.
     last_evaluations = (next(reversed(pack.evaluations.values()), {}) for pack in state.packs.values())

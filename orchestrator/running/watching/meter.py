@@ -11,8 +11,9 @@ from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmation import make_label
 from orchestrator.results.scoring.search_design import count_planned, count_specified
-from orchestrator.results.scoring.validation_scores import may_stop
+from orchestrator.results.scoring.validation_scores import has_early_stops
 from orchestrator.running.driving.running_pack import RunningPack
+from orchestrator.statistics.failed_seeds import get_sign
 from orchestrator.text.wording import format_duration, format_number
 from orchestrator.trainer_choice import name_pack
 
@@ -73,7 +74,7 @@ def make_progress_rows(
         ("seeds", f"{counts['complete'] + counts['failed']}/{count_seeds(state)}"),
         ("seeds failed", str(counts["failed"])),
     ]
-    if may_stop(state):
+    if has_early_stops(state):
         rows.append(("seeds stopped early", str(sum(member.stopped_at is not None for member in state.members))))
     packs_text = f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"
     rows.append((f"{name_pack(state.spec)}s", packs_text))
@@ -135,7 +136,7 @@ def count_steps(state: SweepState) -> int:
 
 def find_best_configuration(state: SweepState) -> ConfigurationState | None:
     """Return the finished configuration with the best finite score, in a race of its last round; None without one."""
-    sign = 1.0 if state.spec.get("objective", {}).get("direction") != "maximize" else -1.0
+    sign = get_sign(state.spec.get("objective", {}).get("direction", "minimize"))
     candidates = [
         state.configurations[config_id] for config_id in (state.race.contenders if state.race else state.configurations)
     ]

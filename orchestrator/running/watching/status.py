@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from orchestrator.record.ledger.lock import describe_running_driver
-from orchestrator.record.state.entities import STOPPED
+from orchestrator.record.state.entities import STOPPED_BY_BUDGET
 from orchestrator.record.state.lineage import CONFIRMS, IMPORTED
 from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
@@ -13,7 +13,7 @@ from orchestrator.results.confirmation import make_label, read_search_labels
 from orchestrator.results.pack_environments import PackEnvironments, describe_code, name_recorded_pack
 from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned
-from orchestrator.results.scoring.validation_scores import list_early_stops, may_stop
+from orchestrator.results.scoring.validation_scores import has_early_stops, list_early_stops
 from orchestrator.results.seed_failures import advise_retry, make_failure_rows, name_seeds
 from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.running.watching.meter import (
@@ -56,7 +56,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     # A stopped sweep names the command in its message; if all packs failed so far, others would fail as well.
     retry = "" if owner else advise_retry(state)
     all_failed = retry and all(pack.status == "failed" for pack in state.packs.values() if pack.has_ended)
-    needs_no_resume = owner or all_failed or state.end_status in ("complete", "failed", STOPPED)
+    needs_no_resume = owner or all_failed or state.end_status in ("complete", "failed", STOPPED_BY_BUDGET)
     ended = not owner and state.end_status in ("complete", "failed")
     attempts = [text for pack in state.packs.values() for text in pack.attempts]
 
@@ -126,7 +126,7 @@ def _make_race_rows(state: SweepState) -> list[tuple[str, str]]:
 
 def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
     """Return the row of seeds that stopped early, if early stopping is on."""
-    if not may_stop(state):
+    if not has_early_stops(state):
         return []
     steps = [step for configuration in state.configurations.values() for step in list_early_stops(configuration)]
     when = f", median at step {format_steps(statistics.median(steps))}" if steps else ""

@@ -23,19 +23,19 @@ class Design:
                     within each seed
     adaptive        later draws depend on earlier scores: nothing is independent
 
-    `draw` has the draw of each configuration, `grid` the dotted keys of the grid. `survivors` is True if rungs
+    `draws` has the draw of each configuration, `grid` the dotted keys of the grid. `survivors` is True if rungs
     pruned the other configurations; this selection makes keys correlate with scores, so nothing is independent.
     """
 
     kind: Kind
-    draw: Mapping[str, int] = field(default_factory=dict)
+    draws: Mapping[str, int] = field(default_factory=dict)
     grid: frozenset[str] = frozenset()
     survivors: bool = False
 
     @classmethod
     def random(cls, configurations: Iterable[str]) -> Self:
         """Return the design of independent configurations."""
-        return cls(kind="random", draw={config_id: number for number, config_id in enumerate(configurations)})
+        return cls(kind="random", draws={config_id: number for number, config_id in enumerate(configurations)})
 
     @property
     def unit(self) -> str:
@@ -60,7 +60,7 @@ class Design:
         """Return the unit of a member."""
         if self.kind == "fixed":
             return seed
-        return self.draw.get(config_id, config_id) if self.kind == "grid_by_random" else config_id
+        return self.draws.get(config_id, config_id) if self.kind == "grid_by_random" else config_id
 
     def get_grid_point(self, values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         """Return the grid point of a configuration as sorted (key, text of the value) pairs."""

@@ -65,7 +65,7 @@ def compute_importances(
     # Configurations of one draw share their drawn values, so with a grid only draws count as observations.
     used_names = [name for name in names if name not in reasons]
     by_draw = design is not None and design.kind == "grid_by_random"
-    n = len({design.draw[config_id] for config_id in scored}) if design and by_draw else len(scored)
+    n = len({design.draws[config_id] for config_id in scored}) if design and by_draw else len(scored)
     units = "draws" if by_draw else "configurations"
     minimum = max(MIN_CONFIGURATIONS, MIN_PER_HYPERPARAMETER * len(used_names))
     response = stats.rankdata(np.array([scores[config_id] for config_id in scored], dtype=np.float64))

@@ -215,7 +215,7 @@ def _group_by_unit(
         if design.kind == "fixed":
             scored_units = [(seed, score) for seed, score in ((members or {}).get(config_id) or {}).items()]
         else:
-            scored_units = [(design.draw[config_id], float(scores[config_id] or 0.0))]
+            scored_units = [(design.draws[config_id], float(scores[config_id] or 0.0))]
         for unit, score in scored_units:
             if not math.isnan(score):
                 cell = units.setdefault(unit, {}).setdefault(context, {})
@@ -244,8 +244,8 @@ def score_units(used_values: ValuesByConfig, scores: ScoresByConfig, design: Des
     for config_ids in points.values():
         scaled = (stats.rankdata([score_by_config[config_id] for config_id in config_ids]) - 0.5) / len(config_ids)
         for config_id, rank in zip(config_ids, scaled, strict=True):
-            ranks.setdefault(design.draw[config_id], []).append(float(rank))
-            first_ids.setdefault(design.draw[config_id], config_id)
+            ranks.setdefault(design.draws[config_id], []).append(float(rank))
+            first_ids.setdefault(design.draws[config_id], config_id)
     return [(first_ids[draw], float(np.mean(ranks[draw]))) for draw in ranks]
 
 

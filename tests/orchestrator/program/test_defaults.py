@@ -44,7 +44,7 @@ def test_sweeps_that_differ_only_in_a_default(study: Study) -> None:
     searched = summarize(study.run(name="searched"))
     assert list_program_defaults(searched.state.packs.values()) == {}
     ((side, other_side),) = compare_sweeps(first, searched).matching.pairs
-    assert searched.recorded[other_side.row.config_id].resolved["config"]["dropout"] == 0.1
+    assert searched.provenance[other_side.row.config_id].resolved["config"]["dropout"] == 0.1
     assert first.state.configurations[side.row.config_id].resolved["config"] == {"lr": 0.5, "width": 8}
 
 

@@ -126,7 +126,9 @@ def test_curves_are_those_of_the_ledger(small_sweep):
             for number, quartile in enumerate((band.q25, band.median, band.q75)):
                 assert np.array_equal(arrays["bands"][0, index, number], np.float32(quartile), equal_nan=True)
             for number, seed in enumerate(row.seeds):
-                assert np.array_equal(arrays["seeds"][index, number], np.float32(band.seeds[seed]), equal_nan=True)
+                assert np.array_equal(
+                    arrays["seeds"][index, number], np.float32(band.curves_by_seed[seed]), equal_nan=True
+                )
     judged = page_curves[result.objective_curve]["bands"]
     row = result.rows[2]
     early = curves[(curves["step"] == 50) & (curves["config_id"] == row.config_id) & (curves["average"] == "ema")]

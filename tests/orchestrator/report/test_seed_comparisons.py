@@ -149,7 +149,7 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     by_hand = {}
     for name, row in ((first, 0), (second, 1)):
         band = result.bands[name, "total_variation", "raw"]
-        by_hand[row] = np.array([values[band.lengths.index(5)] for values in band.seeds.values()])
+        by_hand[row] = np.array([values[band.lengths.index(5)] for values in band.curves_by_seed.values()])
     assert float(lines[0]["difference"]) == pytest.approx(np.median(by_hand[0] - by_hand[1]))
     assert not math.isnan(float(lines[0]["low"]))
     for words, message in (

@@ -65,9 +65,11 @@ def test_bands_have_the_curve_of_every_seed_in_whatever_order_the_rows_come(smal
     for key, rows in groups:
         table = rows.pivot_table(index="seed", columns="length", values="value", dropna=False).sort_index(axis=1)
         band = bands[key]
-        assert list(band.lengths) == list(table.columns) and band.seeds.keys() == set(table.index)
+        assert list(band.lengths) == list(table.columns) and band.curves_by_seed.keys() == set(table.index)
         for seed, values in table.iterrows():
-            np.testing.assert_array_equal(band.seeds[seed], values)
+            np.testing.assert_array_equal(band.curves_by_seed[seed], values)
         if not table.isna().any(axis=None):
             np.testing.assert_allclose(band.median, table.median(), rtol=1e-12)
-    assert any(math.isnan(value) for band in bands.values() for values in band.seeds.values() for value in values)
+    assert any(
+        math.isnan(value) for band in bands.values() for values in band.curves_by_seed.values() for value in values
+    )

@@ -46,7 +46,7 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     design = read_design(state)
     assert (design.kind, design.grid) == ("grid_by_random", frozenset(GRID))
     numbers = {name: configuration.number for name, configuration in state.configurations.items()}
-    assert {name: number // 4 for name, number in numbers.items()} == design.draw
+    assert {name: number // 4 for name, number in numbers.items()} == design.draws
     result = summarize(state)
     assert {(effect.n, effect.unit) for effect in compute_score_effects(result)} == {(8, "draws")}
     (norm,) = (effect for effect in compute_score_effects(result) if effect.key == "model.norm")

@@ -231,11 +231,11 @@ def test_shared_seeds_alone_are_paired_and_others_are_no_pairs(build):
 
 def test_sweeps_of_other_code_share_nothing_and_are_not_paired(build):
     first, second = build("first"), build("second")
-    recorded = {
+    other_code = {
         name: replace(provenance, code={seed: {"engine": "changed"} for seed in range(12)})
-        for name, provenance in second.recorded.items()
+        for name, provenance in second.provenance.items()
     }
-    result = compare_sweeps(first, replace(second, recorded=recorded))
+    result = compare_sweeps(first, replace(second, provenance=other_code))
     assert result.code == {"engine": (None, "changed")}
     assert not any(
         comparison.outcome.paired for comparison in (*result.together, *result.configurations, *result.by_length)

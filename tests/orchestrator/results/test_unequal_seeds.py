@@ -48,8 +48,8 @@ def results(unequal):
     )
     rows = tuple(replace(row, rank=rank) for rank, row in enumerate(rows, start=1))
     bands = {key: (every if key[0] in more else result).bands[key] for key in result.bands}
-    recorded = {name: (every if name in more else result).recorded[name] for name in result.recorded}
-    return result, replace(result, rows=rows, bands=bands, recorded=recorded)
+    provenance = {name: (every if name in more else result).provenance[name] for name in result.provenance}
+    return result, replace(result, rows=rows, bands=bands, provenance=provenance)
 
 
 @pytest.mark.slow

@@ -154,7 +154,7 @@ def grid_by_random(rng: np.random.Generator, n: int, effect: float) -> Sweep:
             level = effect * ((norm == "b") + rate + (norm == "b") * clip) + luck + 0.5 * rng.normal()
             scores[name] = 3 * j + (1 + j) * level if j == 1 else level
             draw[name] = i
-    return values, scores, Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm", "width"])), {}
+    return values, scores, Design(kind="grid_by_random", draws=draw, grid=frozenset(["norm", "width"])), {}
 
 
 def grid_alone(rng: np.random.Generator, n: int, effect: float) -> Sweep:
@@ -240,7 +240,7 @@ def test_grid_points_of_a_draw_are_no_independent_configurations() -> None:
         scores = dict(enumerate((np.repeat(luck, 4) + 0.7 * rng.normal(size=80)).tolist()))
         values = {f"c{i}": {"rate": rates[i // 4], "norm": "abcd"[i % 4]} for i in scores}
         draw = {f"c{i}": i // 4 for i in scores}
-        design = Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"]))
+        design = Design(kind="grid_by_random", draws=draw, grid=frozenset(["norm"]))
         for name, used_design in (("draws", design), ("configurations", None)):
             rate, _ = compute_effects(values, {f"c{i}": score for i, score in scores.items()}, used_design)
             clear[name] += rate.low > 0 or rate.high < 0

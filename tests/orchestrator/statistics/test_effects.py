@@ -206,7 +206,7 @@ def grid_of_draws(draws: int = 9) -> tuple[dict[str, dict[str, Any]], dict[str, 
             values[name] = {"norm": norm, "rate": float(i)}
             scores[name] = 10.0 * (i * 4 % 9) + j + 0.1 * (i % 3)
             draw[name] = i
-    return values, scores, Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"]))
+    return values, scores, Design(kind="grid_by_random", draws=draw, grid=frozenset(["norm"]))
 
 
 def test_grid_values_are_compared_within_each_draw_and_draws_are_counted() -> None:
@@ -229,7 +229,7 @@ def test_the_p_of_two_values_never_contradicts_its_interval(differences: list[in
     values = {f"{n}{value}": {"norm": value} for n in range(len(differences)) for value in "ab"}
     scores = {f"{n}{value}": difference * (value == "b") for n, difference in enumerate(differences) for value in "ab"}
     draw = {name: int(name[:-1]) for name in values}
-    (norm,) = compute_effects(values, scores, Design(kind="grid_by_random", draw=draw, grid=frozenset(["norm"])))
+    (norm,) = compute_effects(values, scores, Design(kind="grid_by_random", draws=draw, grid=frozenset(["norm"])))
     (difference,) = norm.differences
     assert (norm.p <= 0.05) == (difference.low > 0 or difference.high < 0)
 
@@ -240,7 +240,7 @@ def test_numbers_of_a_grid_are_correlated_within_each_draw() -> None:
         name: {"depth": "abc".index(str(configuration["norm"])), "rate": configuration["rate"]}
         for name, configuration in values.items()
     }
-    design = Design(kind="grid_by_random", draw=design.draw, grid=frozenset(["depth"]))
+    design = Design(kind="grid_by_random", draws=design.draws, grid=frozenset(["depth"]))
     depth, _ = compute_effects(values, scores, design)
     assert (depth.correlation, depth.low, depth.high, depth.n) == (1.0, 1.0, 1.0, 9)
 
@@ -256,7 +256,7 @@ def test_a_draw_without_a_score_at_one_grid_point_is_left_out_of_that_comparison
 def test_slopes_are_over_draws() -> None:
     values, scores, design = grid_of_draws(12)
     for name, configuration in values.items():
-        configuration["other"] = design.draw[name] * 5 % 12
+        configuration["other"] = design.draws[name] * 5 % 12
     partial = compute_partial_effects(values, scores, design)
     assert partial["norm"].reason == "compared within draws"
     assert (partial["rate"].n, partial["other"].n) == (12, 12)

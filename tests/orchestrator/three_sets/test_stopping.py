@@ -46,7 +46,7 @@ def test_a_sweep_in_which_members_stop(ran, short_text):
     assert all(c.score is not None and math.isfinite(c.score) for c in state.configurations.values())
 
     curves, result = read_curves(state), summarize(state)
-    assert result.may_stop and result.seeds_failed == 0
+    assert result.has_early_stops and result.seeds_failed == 0
     assert result.stop_steps == tuple(sorted(at for at in stopped.values() if at))
     every_step = sorted(set(curves["step"]))
     assert every_step[-1] == 60 and np.ptp(np.diff(every_step)) == 0
@@ -91,7 +91,7 @@ def test_a_sweep_without_stopping_says_nothing_of_it(ran, short_text):
         for fields in p.evaluations.values()
     )
     result = summarize(state)
-    assert not result.may_stop and read_validation_scores(state) == ()
+    assert not result.has_early_stops and read_validation_scores(state) == ()
     assert "stopped" not in short_text(result, 250) and "seeds stopped early" not in dict(make_status_rows(state))
     assert (
         "validation.csv" not in make_csv_tables(result)
