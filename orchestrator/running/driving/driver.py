@@ -208,6 +208,10 @@ class SweepDriver:
             self._shown_notices.add(text)
             self._say(f"warning: {text}")
 
+    def on_lost_worker(self, pack_id: str, error: str) -> None:
+        """Tell the user that another worker replaces one that died before it began the pack; nothing is recorded."""
+        self._say(f"{self._describe_pack(pack_id)}: {error}; it had not begun, so another starts without using a retry")
+
     def repack_after_shortage(self, pack_id: str, error: str) -> bool:
         """Repack the pack, and similar packs that no worker has begun, into smaller ones; return whether it could."""
         pack, device = self.state.packs[pack_id], self._environments.get_device(pack_id)

@@ -55,6 +55,9 @@ class Driver(Protocol):
     def on_notice(self, pack_id: str, text: str) -> None:
         """Called with a sentence for the user."""
 
+    def on_lost_worker(self, pack_id: str, error: str) -> None:
+        """Called when a worker has died before it began the pack, and another is started; this uses up no retry."""
+
     def repack_after_shortage(self, pack_id: str, error: str) -> bool:
         """Called before a pack that ran out of memory is retried; returns whether it is repacked instead."""
 

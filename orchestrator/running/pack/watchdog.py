@@ -143,14 +143,20 @@ def get_stack_file(folder: Path, pack_id: str) -> Path:
     return folder / "checkpoints" / f"{pack_id}.stuck.txt"
 
 
+def has_timed_out(folder: Path, pack_id: str) -> bool:
+    """Return whether its watchdog ended the last attempt of a pack; False once its report is taken."""
+    path = get_stack_file(folder, pack_id)
+    return path.exists() and path.stat().st_size > 0
+
+
 def take_watchdog_report(folder: Path, pack_id: str, attempt: int, seconds: float) -> tuple[str, str] | None:
     """Return the error and the stacks of a pack that its watchdog ended after `seconds`; None for any other pack.
 
     Renames the file after the attempt: a retry that dies before its watchdog starts has another error.
     """
-    path = get_stack_file(folder, pack_id)
-    if not path.exists() or not path.stat().st_size:
+    if not has_timed_out(folder, pack_id):
         return None
+    path = get_stack_file(folder, pack_id)
     path = path.rename(path.with_name(f"{pack_id}.attempt-{attempt}.stuck.txt"))
     trace = path.read_text(encoding="utf-8", errors="replace")[-MAX_TRACE:]
     return f"watchdog: no heartbeat for {seconds:g} s; stack traces in {path}", trace

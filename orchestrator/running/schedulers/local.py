@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
 import psutil
 
@@ -20,12 +21,14 @@ from orchestrator.machine.gpus import count_gpu_packs, list_gpu_slots, read_gpu_
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import ChildImportError, Driver, deliver_message
 from orchestrator.running.pack.retries import WORKER_DIED, Death, Retries
+from orchestrator.running.pack.train_pack import decode_work
+from orchestrator.running.pack.watchdog import has_timed_out
 from orchestrator.running.schedulers.local_worker import decode_message
 from orchestrator.text.wording import format_count
 from search_spaces import Resources
 
 _TICK_SECONDS = 0.1
-_MAX_LOST_WORKERS = 3  # per pack: workers that may die before they begin it
+_MAX_LOST_WORKERS = 3  # per pack: workers that may die, not hang, before they begin it
 _LOST_WORKER_PAUSE = 0.1  # seconds after the death of such a worker
 
 StartWorker = Callable[[], "Connection[bytes, bytes]"]
@@ -174,12 +177,15 @@ class LocalScheduler:
     def handle_dead_worker(self, worker: _Worker, pack_id: str) -> None:
         """Forget a worker that died, and queue its pack again or report its death."""
         self.remove_worker(worker)
-        if worker.has_begun or self.lost_workers[pack_id] >= _MAX_LOST_WORKERS:
+        has_hung = has_timed_out(Path(decode_work(worker.work).folder), pack_id)
+        if worker.has_begun or has_hung or self.lost_workers[pack_id] >= _MAX_LOST_WORKERS:
             self.handle_death(pack_id, worker.work, Death(message=WORKER_DIED, retry="always"))
             return
 
-        # A worker that dies before it begins uses up no retry: its host may have been killed.
+        # A worker that dies before it begins uses up no retry: its host may have been killed. One that hangs does,
+        # because the next is likely to hang as long.
         self.lost_workers[pack_id] += 1
+        self.driver.on_lost_worker(pack_id, WORKER_DIED)
         time.sleep(_LOST_WORKER_PAUSE)
         self.retry_queue.append((pack_id, worker.work))
 

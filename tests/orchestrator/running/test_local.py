@@ -12,9 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from orchestrator.code.user_code import find_module
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
+from orchestrator.plan.packing.packs import Packer
+from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.children.worker_host import WorkerHost
+from orchestrator.running.driving.driver import SweepDriver
+from orchestrator.running.pack.retries import WORKER_DIED
+from orchestrator.running.pack.watchdog import get_stack_file
 from orchestrator.running.schedulers import local, local_worker
 from orchestrator.running.schedulers.choice import SAMPLED_MEMBERS, choose_scheduler, find_missing_resources
 from orchestrator.sweep.children import SweepChildren
@@ -165,10 +171,34 @@ def test_workers_that_are_dead_from_the_start_are_not_charged_to_the_pack(tmp_pa
 
     driver = RecordingDriver("p1", work=work)
     local.LocalScheduler(Resources(workers=1, retries=0), start_third_worker).run(driver)
-    assert [name for name, *_ in driver.calls] == ["on_hand_out", "on_hand_out", "on_hand_out", "on_failure"]
+    assert [name for name, *_ in driver.calls] == [*["on_hand_out", "on_lost_worker"] * 2, "on_hand_out", "on_failure"]
     assert "IndexError" in driver.calls[-1][2] and ways == ["dead", "dead"]
     local.LocalScheduler(Resources(workers=1, retries=1), start_worker).run(never := RecordingDriver("p1", work=work))
-    assert [name for name, *_ in never.calls] == [*["on_hand_out"] * 4, "on_retry", "on_hand_out", "on_failure"]
+    replaced = ["on_hand_out", "on_lost_worker"] * 3
+    assert [name for name, *_ in never.calls] == [*replaced, "on_hand_out", "on_retry", "on_hand_out", "on_failure"]
+
+
+def test_a_worker_that_hangs_before_it_begins_is_charged_to_the_pack(tmp_path, host):
+    """The import of a user's module never ends: the pack has one retry, so two workers wait for the timeout."""
+    (tmp_path / "endless_import.py").write_text("import threading\nthreading.Event().wait()\n")
+    modules = [find_module("endless_import", [tmp_path]).to_fields()]
+    driver = RecordingDriver("p1", work=empty_work(tmp_path, modules=modules, heartbeat_timeout=0.5))
+    local.LocalScheduler(Resources(workers=1, retries=1), host.start_worker).run(driver)
+    assert [name for name, *_ in driver.calls] == ["on_hand_out", "on_retry", "on_hand_out", "on_failure"]
+    assert "endless_import.py" in get_stack_file(tmp_path, "p1").read_text()
+
+
+def test_the_user_reads_which_pack_lost_its_worker_before_it_began(stage):
+    staged = stage("first")
+    with Ledger.open(staged.folder) as ledger:
+        state, packer = SweepState.load(staged.folder), Packer(staged.spec, local.make_local_cluster(1))
+        driver = SweepDriver(staged.spec, ledger, state, packer=packer, say=staged.messages.append)
+        pack_id, _ = driver.take_next_pack()
+        for _ in range(2):
+            driver.on_hand_out(pack_id)
+            driver.on_lost_worker(pack_id, WORKER_DIED)
+        assert not state.packs[pack_id].attempts
+    assert [pack_id in message and WORKER_DIED in message for message in staged.messages] == [True, True]
 
 
 def test_the_death_of_an_idle_worker_is_not_charged_to_the_next_pack(tmp_path, host):
