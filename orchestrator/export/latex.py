@@ -27,7 +27,7 @@ def make_latex_table(summary: Summary, labels: Mapping[str, str]) -> str:
     \\usepackage{booktabs}.
     """
     # Columns that would be empty in every row are left out.
-    keys = [key for key in summary.domain_kinds if any(key in row.values for row in summary.rows)]
+    keys = [key for key in summary.searched if any(key in row.values for row in summary.rows)]
     short_names = shorten_keys(keys)
     groups = [
         group

@@ -48,7 +48,7 @@ def draw_paper_figures(
     files = {folder / f"{summary.name}-curves.{file_format}": curves}
     with mpl.rc_context(STYLE):
         # An effect needs two scores.
-        for key in summary.domain_kinds:
+        for key in summary.searched:
             if sum(key in row.values and row.score is not None for row in summary.rows) > 1:
                 figure, axes = make_figure(size)
                 plot_effect(summary, key, axes, labels=labels)

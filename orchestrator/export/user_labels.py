@@ -28,7 +28,7 @@ def read_labels(path: Path, summary: Summary) -> dict[str, str]:
     # A misspelt key would silently leave a figure unlabelled.
     labelled = [
         *summary.metrics,
-        *summary.domain_kinds,
+        *summary.searched,
         *(format_label(row.number) for row in summary.rows),
         *RENAMED_WORDS,
     ]
@@ -37,7 +37,7 @@ def read_labels(path: Path, summary: Summary) -> dict[str, str]:
     else:
         for key, text in labels.items():
             if key not in labelled:
-                words = ", ".join([*summary.domain_kinds, *RENAMED_WORDS])
+                words = ", ".join([*summary.searched, *RENAMED_WORDS])
                 allowed = f'{words}, a metric, or a configuration such as "#0"'
                 findings.add(key, "is not in this sweep", allowed=allowed, nearest=find_nearest_name(key, labelled))
             elif not isinstance(text, str):

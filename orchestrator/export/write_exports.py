@@ -136,7 +136,7 @@ def _plan_figures(
 
     # A paper must say what bands and points are; the figure itself has no room for it.
     planned.lines.append(f"for the caption: {make_caption(summary, label_texts)}")
-    if summary.domain_kinds:
+    if summary.searched:
         planned.lines.append(
             "for hyperparameters: one point for each configuration, with the quartiles over its seeds; the star is "
             "ranked first; line and band: medians and quartiles of neighbouring configurations, or of a category"

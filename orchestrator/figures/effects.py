@@ -60,7 +60,7 @@ class Panel:
 def draw_effect(summary: Summary, key: str, axes: Axes) -> None:
     """Draw the score of every configuration against a searched key on `axes`, with quartiles over seeds."""
     panel = _make_panel(summary, key)
-    domain, name = summary.domain_kinds[key], shorten_keys([*summary.domain_kinds])[key]  # as in tables
+    domain, name = summary.searched[key], shorten_keys([*summary.searched])[key]  # as in tables
     worst = get_worst_value(summary.objective.direction)
     _scale_axes(axes, panel, summary)
     if domain not in ("choice", "grid") and is_numeric([dot.value for dot in panel.dots]):

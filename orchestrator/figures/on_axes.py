@@ -73,7 +73,7 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
 
     Raises UserError for a key that was not searched, and if no configuration has a score yet.
     """
-    choose_name("searched key", key, summary.domain_kinds)
+    choose_name("searched key", key, summary.searched)
     if not any(row.score is not None and not math.isnan(row.score) and key in row.values for row in summary.rows):
         raise UserError(f"{summary.folder}: nothing to draw: no configuration with {key} has a score yet")
     draw_effect(summary, key, axes)
@@ -87,7 +87,7 @@ def plot_effect(summary: Summary, key: str, axes: Axes, *, labels: Labels | None
 
 def make_configuration_label(row: ConfigurationResult, summary: Summary, labels: Labels) -> str:
     """Return the legend of a configuration: label and values, or its text in `labels`, and failed seeds."""
-    values = format_values(row.values, summary.domain_kinds)
+    values = format_values(row.values, summary.searched)
     text = labels.get(format_label(row.number), f"{format_label(row.number)} {values}".rstrip())
     return text + (f" ({row.seeds_failed} of {row.seeds_run} seeds failed)" if row.seeds_failed else "")
 

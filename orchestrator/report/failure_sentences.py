@@ -63,8 +63,8 @@ def describe_failures(summary: Summary, max_keys: int = MAX_KEYS) -> list[str]:
     failed = sum(row.seeds_failed for row in summary.rows)
     if failed < 2:
         return []
-    names = shorten_keys(list(summary.domain_kinds))
-    splits = [(names[key], *split) for key in summary.domain_kinds if (split := _split_failures(summary, key))]
+    names = shorten_keys(list(summary.searched))
+    splits = [(names[key], *split) for key in summary.searched if (split := _split_failures(summary, key))]
     likely = sorted((inside.run, name, inside, outside) for name, inside, outside in splits)
     texts = [
         f"{inside.failed} of {inside.run} with {name} {inside.value}, 0 of {outside.run} {outside.value}"

@@ -136,7 +136,7 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
 
     # With equal scores no configuration is best; a tie for the first place is named.
     tied = sum(other.score == row.score for other in summary.rows if other.rank is not None) - 1
-    values_text = format_values(row.values, summary.domain_kinds) if with_values else ""
+    values_text = format_values(row.values, summary.searched) if with_values else ""
     if tied and tied + 1 == sum(other.rank is not None for other in summary.rows) == len(summary.rows):
         return _describe_tie(summary, row.score, len(summary.rows))
 

@@ -76,7 +76,7 @@ def explain_missing_effects(summary: Summary) -> str | None:
 def _has_search(summary: Summary) -> bool:
     """Return whether a sweep is a search with several finished configurations; a confirmation is not a search."""
     is_confirmation = CONFIRMS in summary.state.provenance
-    return bool(summary.domain_kinds) and summary.complete_configurations > 1 and not is_confirmation
+    return bool(summary.searched) and summary.complete_configurations > 1 and not is_confirmation
 
 
 @lru_cache(CACHED_SUMMARIES)

@@ -18,7 +18,7 @@ def collect_searched_values(summary: Summary) -> dict[str, dict[str, Any]]:
     """Return the searched values of every complete configuration by config_id and dotted key."""
     rows = (row for row in summary.rows if row.is_complete)
     values_by_configuration = {
-        row.config_id: {key: get_searched_value(summary, row, key) for key in summary.domain_kinds} for row in rows
+        row.config_id: {key: get_searched_value(summary, row, key) for key in summary.searched} for row in rows
     }
 
     # Statistics expect that a configuration lacks the conditional keys that it did not draw.
@@ -34,7 +34,7 @@ def get_searched_value(summary: Summary, row: ConfigurationResult, key: str, mis
     If a listed configuration leaves the key out, this is the fixed value of the key, or `missing` for a section.
     """
     value = row.values.get(key, ABSENT)
-    if value is ABSENT and summary.domain_kinds[key] == "listed" and summary.design.kind == "fixed":
+    if value is ABSENT and summary.searched[key] == "listed" and summary.design.kind == "fixed":
         value = read_key(summary.provenance[row.config_id].resolved, key)
         value = ABSENT if isinstance(value, Mapping) and missing is not ABSENT else value
     return missing if value is ABSENT else value

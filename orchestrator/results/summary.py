@@ -97,7 +97,7 @@ class Summary:
     objective: Objective
     measurements: Mapping[str, Measurements]  # by config_id
     provenance: Mapping[str, ConfigurationProvenance]  # the rest of each configuration's record, by config_id
-    domain_kinds: dict[str, str]  # the kind of domain of every searched key
+    searched: dict[str, str]  # the kind of domain of every searched key
     design: Design  # how configurations were drawn
     rows: tuple[ConfigurationResult, ...]  # by score, unfinished configurations last
     bands: dict[CurveKey, Band]  # at the judged evaluation of each seed

@@ -78,7 +78,7 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
             summary.infinity_text,
         ),
         "hyperparameters": [
-            _describe_hyperparameter(summary, key, name) for key, name in shorten_keys([*summary.domain_kinds]).items()
+            _describe_hyperparameter(summary, key, name) for key, name in shorten_keys([*summary.searched]).items()
         ],
         "effects": [*_list_effects(summary)] if shows_effects(summary) and summary.status != "running" else [],
         "chance": describe_chance(summary) if shows_effects(summary) and summary.status != "running" else "",
@@ -124,7 +124,7 @@ def _describe_configuration(
         "run": row.seeds_run,
         "values": {
             name: compact_value(row.values[key])
-            for key, name in shorten_keys([*summary.domain_kinds]).items()
+            for key, name in shorten_keys([*summary.searched]).items()
             if key in row.values
         },
         "selection": _make_finite(row.selection_quartiles and row.selection_quartiles.median),
@@ -152,7 +152,7 @@ def _describe_hyperparameter(summary: Summary, key: str, name: str) -> dict[str,
     return {
         "name": name,
         "log": is_number
-        and (summary.domain_kinds[key].startswith("log") or spans_decades(numbers) or is_geometric(numbers)),
+        and (summary.searched[key].startswith("log") or spans_decades(numbers) or is_geometric(numbers)),
         "values": [value if is_number or value is None else compact_value(value) for value in values],
         "number": is_number,
     }
@@ -167,7 +167,7 @@ def _is_outcome_logarithmic(summary: Summary, name: str) -> bool:
 
 def _list_effects(summary: Summary) -> Iterator[dict[str, Any]]:
     """Yield the effect of every key on every outcome, with differences between values and partial slopes."""
-    names = shorten_keys([*summary.domain_kinds])
+    names = shorten_keys([*summary.searched])
     # One entry per outcome and key; script/hyperparameters.js reads these names.
     for outcome in list_outcomes(summary):
         for effect in outcome.effects:

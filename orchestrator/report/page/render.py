@@ -179,7 +179,7 @@ def _render_failures(summary: Summary) -> Iterator[str]:
         for why, unordered in groups.items()
         for failed in [sorted(unordered, key=lambda pair: (pair[0].number, pair[1]))]
         for row, seed in failed[:1]
-        for values in [format_values(row.values, summary.domain_kinds)]
+        for values in [format_values(row.values, summary.searched)]
         for label in [make_label(summary.state.provenance, row.number)]
     ]
 

@@ -75,7 +75,7 @@ def make_value_columns(summary: Summary) -> Columns:
             lambda row: compact_value(get_searched_value(summary, row, key, MISSING_TEXT)),
         )
 
-    return [make_column(key, short) for key, short in shorten_keys([*summary.domain_kinds]).items()]
+    return [make_column(key, short) for key, short in shorten_keys([*summary.searched]).items()]
 
 
 def make_result_columns(summary: Summary) -> Columns:

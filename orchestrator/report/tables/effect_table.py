@@ -130,7 +130,7 @@ def list_effect_notes(summary: Summary) -> list[str]:
             "Standardized slope, others held: least squares on the ranks of all hyperparameters, in standard "
             f"deviations; n = {counts}."
         )
-    if len(summary.domain_kinds) > 1:
+    if len(summary.searched) > 1:
         notes += _explain_missing(
             "Slope with the others held", [(e.key, e.partial.reason) for e in effects if not e.partial.slopes]
         )
@@ -154,7 +154,7 @@ def describe_chance(summary: Summary) -> str:
 
 def list_slopes(summary: Summary, effect: Effect) -> tuple[Slope, ...]:
     """Return the slopes to show: none if the key is the only one and has a correlation, which such a slope repeats."""
-    is_repeated = len(summary.domain_kinds) == 1 and not math.isnan(effect.correlation)
+    is_repeated = len(summary.searched) == 1 and not math.isnan(effect.correlation)
     return () if is_repeated else effect.partial.slopes
 
 

@@ -280,7 +280,7 @@ def _has_same_draw(summary: Summary, first: ConfigurationResult, other: Configur
         return summary.design.draws[first.config_id] == summary.design.draws[other.config_id]
 
     # Other designs do not number their draws, but equal drawn values identify them.
-    drawn_keys = [key for key, kind in summary.domain_kinds.items() if kind not in ("grid", "listed")]
+    drawn_keys = [key for key, kind in summary.searched.items() if kind not in ("grid", "listed")]
     return all(
         first.values[key] == other.values[key] for key in drawn_keys if key in first.values and key in other.values
     )

@@ -222,8 +222,8 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     # The strictest match comes first: by all searched keys.
     sweeps = (first, second)
     unmatched_keys = tuple[str, ...]()
-    all_keys = keys = tuple(sorted({*first.domain_kinds, *second.domain_kinds}))
-    shared_keys = frozenset(first.domain_kinds) & frozenset(second.domain_kinds)
+    all_keys = keys = tuple(sorted({*first.searched, *second.searched}))
+    shared_keys = frozenset(first.searched) & frozenset(second.searched)
     first_rows, second_rows = (_index_rows(summary, keys, shared_keys) for summary in sweeps)
 
     # A key that was removed from the space can prevent every match, so try only shared keys with common values.

@@ -99,7 +99,7 @@ def test_labels_name_and_choose_configurations(result, tmp_path):
     assert texts == ["Pre-norm", "No norm (1 of 3 seeds failed)"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("Input length", "Error, median over seeds")
     assert [row[0] for row in body(make_latex_table(result, labels))] == ["Pre-norm", "No norm"]
-    (key, *_) = result.domain_kinds
+    (key, *_) = result.searched
     plot_effect(result, key, effect := Figure().subplots(), labels={"total_variation": "Error", key: "Own key"})
     assert (effect.get_xlabel(), effect.get_ylabel()) == ("Own key", "score: mean Error at lengths 6-7")
 

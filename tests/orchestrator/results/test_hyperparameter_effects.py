@@ -100,5 +100,5 @@ def test_too_few_configurations_are_said_to_be_too_few(small_sweep):
     notes = list_effect_notes(result)
     (note,) = [note for note in notes if note.startswith("Importance (fANOVA): none for")]
     assert "6 configurations are too few for the importance of 3 hyperparameters (at least 24)" in note
-    for key in result.domain_kinds:
+    for key in result.searched:
         assert key in note

@@ -268,7 +268,7 @@ def test_a_technical_key_has_no_column(tmp_path, synthetic_sweep):
     for measured in state.measurements_by_digest.values():
         measured["technical"] = ["model.norm"]
     result = summarize(state)
-    assert list(result.domain_kinds) == ["training.learning_rate"]
+    assert list(result.searched) == ["training.learning_rate"]
     assert "model.norm" not in make_csv_tables(result)["report.csv"][0]
 
 
