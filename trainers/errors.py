@@ -41,12 +41,9 @@ class Problem:
         return replace(self, key=".".join(filter(None, (prefix, self.key))))
 
     def __str__(self) -> str:
-        text = f"{self.key}: {self.message}"
-        if self.allowed is not None:
-            text += f"; allowed: {self.allowed}"
-        if self.nearest is not None:
-            text += f"; did you mean {self.nearest!r}?"
-        return text
+        hint = f" (did you mean {self.nearest!r}?)" if self.nearest is not None else ""
+        allowed = f"; allowed: {self.allowed}" if self.allowed is not None else ""
+        return f"{self.key}: {self.message}{hint}{allowed}"
 
 
 class ConfigError(TrainerError, ValueError):

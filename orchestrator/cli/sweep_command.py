@@ -1,4 +1,4 @@
-"""A command whose help shows flags without a type, and which gives advice if its DIR or FILE is missing.
+"""A command whose help shows flags without a type, and which gives advice if its DIR, FILE or an option is missing.
 
 The advice is given while the words are parsed, so only typer's frames stand between `command` and a command's function.
 """
@@ -32,16 +32,37 @@ class SweepCommand(TyperCommand):
         return hide_flag_types(super().get_params(ctx))
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Parse the words after the name of the command. Raises UserError with advice if DIR or FILE is missing."""
+        """Parse the words after the name of the command.
+
+        Raises UserError with advice if DIR or FILE is missing, or for a key of the sweep file given as an option.
+        """
+        words = list(args)  # parsing empties `args`
         try:
             return super().make_context(info_name, args, parent, **extra)
         except Exception as error:
             # Typer has the class of click or a copy of its own, depending on its version.
+            if type(error).__name__ == "NoSuchOption":
+                self._advise_set(str(getattr(error, "option_name", "")), words)
             metavar = getattr(getattr(error, "param", None), "metavar", None)
             if type(error).__name__ != "MissingParameter" or metavar not in ("DIR", "FILE"):
                 raise
             advice = _advise_sweep if metavar == "DIR" else _advise_file
             raise UserError(advice(info_name)) from None
+
+    def _advise_set(self, option: str, words: list[str]) -> None:
+        """Raise UserError with an example of --set if an unknown option is like no option of a command that has it."""
+        from search_spaces import find_nearest_name  # slow to import
+
+        options = {name for parameter in self.params for name in parameter.opts}
+        if "--set" not in options or find_nearest_name(option, options - {"--set"}, cutoff=0.75):
+            return
+
+        # The value is in the same word, or it is the next one.
+        given = next((word for word in words if word.partition("=")[0] == option), option)
+        value = given.partition("=")[2] or next(iter(words[words.index(given) + 1 :]), "VALUE")
+        key = option.lstrip("-").replace("-", "_")
+        example = f"such as --set {key}={value}"
+        raise UserError(f"there is no option {option}; keys of the sweep file are set by --set, {example}")
 
 
 def hide_flag_types(parameters: list[Any]) -> list[Any]:

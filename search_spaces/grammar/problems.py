@@ -26,7 +26,7 @@ class FileProblem:
     `Findings.add_problem`, or in `orchestrator.plan.configurations`.
 
     >>> print(FileProblem("a.yaml:3", "objective.reduce", "is not allowed", "men", "mean, max, last", "mean"))
-    a.yaml:3: objective.reduce: is not allowed; given 'men'; allowed: mean, max, last; did you mean mean?
+    a.yaml:3: objective.reduce: is not allowed (did you mean mean?); given 'men'; allowed: mean, max, last
     """
 
     where: str
@@ -37,17 +37,18 @@ class FileProblem:
     nearest: str | None = None
 
     def __str__(self) -> str:
-        # The given value is left out where the message begins or ends with it.
+        # The nearest name comes before the allowed ones, which may be many.
         subject = f"{self.where}: {self.key}: " if self.key else f"{self.where}: "
-        parts = [subject + self.message]
+        hint = f" (did you mean {self.nearest}?)" if self.nearest is not None else ""
+        parts = [subject + self.message + hint]
+
+        # The given value is left out where the message begins or ends with it.
         given = ABSENT if self.given is ABSENT else format_value(self.given)
         begins = self.message.startswith((f"{self.given!r} ", f"{given} "))
         if given is not ABSENT and not (begins or self.message.endswith(f" {self.given!r}")):
             parts.append(f"given {given}")
         if self.allowed is not None:
             parts.append(f"allowed: {self.allowed}")
-        if self.nearest is not None:
-            parts.append(f"did you mean {self.nearest}?")
         return _escape_unprintable("; ".join(parts))
 
 

@@ -66,7 +66,7 @@ def test_where_names_the_override(sweep_file: Write) -> None:
         ("", "", "an override is written dotted.key=value"),
         ("training..steps=1", "", "an override is written dotted.key=value"),
         ("a" + ".a" * 5000 + "=1", "", "an override is written dotted.key=value"),
-        ("trainng.steps=5", "trainng", "unknown key; allowed: name, study"),
+        ("trainng.steps=5", "trainng", "; allowed: name, study"),
         ("trainng.steps=5", "trainng", "did you mean training?"),
         ("objective.lenghts=[6]", "objective.lenghts", "did you mean lengths?"),
         ("description=x: y", "description", "must be text"),
@@ -129,18 +129,18 @@ def test_taking_a_key_out_frees_its_fixed_value(sweep_file: Write) -> None:
 
 
 SUGGESTED = {
-    "steps=100": "did you mean training.steps?",
-    "configurations=3": "did you mean search.configurations?",
-    "seed=3": "did you mean seeds?",
-    "optimizer.lr=abc": "did you mean training.learning_rate?",
+    "steps=100": "training.steps",
+    "configurations=3": "search.configurations",
+    "seed=3": "seeds",
+    "optimizer.lr=abc": "training.learning_rate",
 }
 
 
-@pytest.mark.parametrize(("override", "hint"), SUGGESTED.items(), ids=SUGGESTED)
-def test_what_is_meant_is_suggested(override: str, hint: str) -> None:
+@pytest.mark.parametrize(("override", "key"), SUGGESTED.items(), ids=SUGGESTED)
+def test_what_is_meant_is_suggested(override: str, key: str) -> None:
     with pytest.raises(SweepFileError) as caught:
         load_sweep(QUICKSTART, [override])
-    assert len(caught.value.problems) == 1 and str(caught.value).endswith(hint)
+    assert [problem.nearest for problem in caught.value.problems] == [key]
 
 
 def test_a_suggestion_is_not_repeated() -> None:

@@ -143,7 +143,7 @@ def test_a_spec_cannot_be_changed(sweep_file: Write) -> None:
 def test_a_problem_prints_what_it_has() -> None:
     assert str(FileProblem("a.yaml:1", "k", "is missing")) == "a.yaml:1: k: is missing"
     assert str(FileProblem("a.yaml", "", "is empty")) == "a.yaml: is empty"
-    assert str(FileProblem("a", "k", "m", None, "x", "y")) == "a: k: m; given null; allowed: x; did you mean y?"
+    assert str(FileProblem("a", "k", "m", None, "x", "y")) == "a: k: m (did you mean y?); given null; allowed: x"
     assert str(FileProblem("a", "k", "3.5 is not an integer", 3.5)) == "a: k: 3.5 is not an integer"
     assert FileProblem("a", "k", "m").given is ABSENT
     assert (

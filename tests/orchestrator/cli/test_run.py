@@ -54,6 +54,10 @@ def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_p
     refused(lengthwise("run", tiny, "--storage", storage), "tiny.yaml:4: model.width", "tiny.yaml:6: training.steps")
     refused(lengthwise("run", tmp_path / "absent.yaml", "--storage", storage), "absent.yaml")
     refused(lengthwise("run", tiny, "--name", "../evil", "--storage", storage), "--name")
+    for words in (("--seeds", "10"), ("--seeds=10",)):
+        refused(lengthwise("run", tiny, "--storage", storage, *words), "--seeds", "--set seeds=10")
+    typed = lengthwise("run", tiny, "--stroage", storage)
+    assert typed.returncode == 2 and "--storage" in typed.stderr and "--set" not in typed.stderr
     for words in (("run", tiny), ("publish", "tiny")):
         done = lengthwise(*words, "--storage", storage, "--tracking-uri", "mlruns")
         refused(done, "--tracking-uri", "'mlruns'", "allowed: sqlite:///FILE, http://HOST:PORT")

@@ -61,7 +61,7 @@ def test_what_could_be_drawn_is_refused_before_anything_is_written(lengthwise, t
     value, end = expected
     assert (code, out) == (2, []) and value.startswith(f"{tiny}:4: model.dropout: 7 ")
     assert end.startswith(f"{tiny}:13: space.model.dropout.uniform[1]: ") and "; given 1.01; " in end
-    assert all("allowed: a number >= 0 and < 1" in line for line in expected) and end.endswith("did you mean 0.99999?")
+    assert all("allowed: a number >= 0 and < 1" in line for line in expected) and "did you mean 0.99999?" in end
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.yaml"]
 
 

@@ -1,5 +1,6 @@
 """Every value a file gives or can draw against its field: at its line, whatever is drawn, under every name it meets."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,11 +64,11 @@ RATE = "a number >= 0 and < 1"
     [
         (
             "model.dropout: {uniform: [0.0, 1.5]}",
-            f"model.dropout.uniform[1]: is out of bounds; given 1.5; allowed: {RATE}; did you mean 0.99999?",
+            f"model.dropout.uniform[1]: is out of bounds (did you mean 0.99999?); given 1.5; allowed: {RATE}",
         ),
         (
             "training.averages.ema.decai: {choice: [0.5, 0.9]}",
-            "training.averages.ema.decai: unknown key; allowed: decay, burn_in, update_period; did you mean decay?",
+            "training.averages.ema.decai: unknown key (did you mean decay?); allowed: decay, burn_in, update_period",
         ),
         (
             "training.averages: {choice: [{raw: {}, ema: {decay: 2.0}}]}",
@@ -79,11 +80,11 @@ RATE = "a number >= 0 and < 1"
         ),
         (
             "evaluation.samples: {int_uniform: [0, 10]}",
-            "evaluation.samples.int_uniform[0]: is out of bounds; given 0; allowed: an integer >= 1; did you mean 1?",
+            "evaluation.samples.int_uniform[0]: is out of bounds (did you mean 1?); given 0; allowed: an integer >= 1",
         ),
         (
             "task.train_length: {choice: [3, 0]}",
-            "task.train_length.choice[1]: 0 is out of bounds; allowed: an integer >= 1; did you mean 1?",
+            "task.train_length.choice[1]: 0 is out of bounds (did you mean 1?); allowed: an integer >= 1",
         ),
         ("model.width.foo: {choice: [3]}", "model.width.foo: model.width is fixed to 8, which has no keys inside"),
     ],
@@ -110,7 +111,7 @@ def test_a_key_inside_a_nested_class_is_held_against_the_class_that_is_named(fin
 def test_items_of_a_long_list_have_lines_of_their_own(find_problems: FindProblems) -> None:
     lines = ["training.batch_size:", "  grid:", *(f"    - {size}" for size in (1, 2, 0, 4, 2.5))]
     assert find_problems(*lines, change=("{configurations: 1}", "{sampler: grid}")) == [
-        "a.yaml:21: space.training.batch_size.grid[2]: 0 is out of bounds; allowed: an integer >= 1; did you mean 1?",
+        "a.yaml:21: space.training.batch_size.grid[2]: 0 is out of bounds (did you mean 1?); allowed: an integer >= 1",
         "a.yaml:23: space.training.batch_size.grid[4]: 2.5 is not an integer; allowed: an integer >= 1",
     ]
 
@@ -144,7 +145,7 @@ def test_a_fixed_name_that_is_always_drawn_is_looked_at(find_problems: FindProbl
         "model.name: {choice: [attention_only]}", change=("name: attention_only", "name: attention_olny")
     )
     assert only.startswith("a.yaml:5: model.name: no model is called 'attention_olny'; never used, because the space")
-    assert only.endswith("did you mean attention_only?")
+    assert "did you mean attention_only?" in only
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_a_misspelt_required_key_is_one_problem(
 ) -> None:
     [only] = find_problems("model.norm: {choice: [none, pre]}", change=(written, instead))
     meant = "steps" if "stepps" in where else "name"
-    assert f"{where}: unknown key" in only and only.endswith(f"did you mean {meant}?")
+    assert f"{where}: unknown key (did you mean {meant}?)" in only
 
 
 # Names that are drawn -------------------------------------------------------------------------------------------------
@@ -237,9 +238,10 @@ def test_a_nested_class_is_found_through_its_name(find_problems: FindProblems) -
     position = ["model.position.name: {choice: [t5, fire]}"]
     hidden = "model.position.hidden: {int_uniform: [0, 4]%s}"
     [only] = find_problems(*position, hidden % ", when: {model.position.name: fire}", change=decoder)
-    assert only.startswith("a.yaml:20: space.model.position.hidden.int_uniform[0]: is out of bounds; given 0")
+    assert only.startswith("a.yaml:20: space.model.position.hidden.int_uniform[0]: is out of bounds")
+    assert "given 0" in only
     problems = find_problems(*position, hidden % "", change=decoder)
-    assert [line.split("; ")[0] for line in problems] == [
+    assert [re.split(r"; | \(did", line)[0] for line in problems] == [
         "a.yaml:20: space.model.position.hidden: unknown key (with model.position.name: 't5')",
         "a.yaml:20: space.model.position.hidden.int_uniform[0]: is out of bounds (with model.position.name: 'fire')",
     ]
@@ -251,11 +253,11 @@ def test_whole_positions_in_a_grid_are_looked_into(find_problems: FindProblems) 
         "model.position: {choice: [nope, rpee, {name: fire, threshold: -1}, {name: fire, hiden: 3}]}", change=decoder
     )
     assert problems == [
-        "a.yaml:19: space.model.position.choice[1]: no position is called 'rpee'; allowed: "
-        f"{', '.join(registry.list_names('position'))}; did you mean rpe?",
+        "a.yaml:19: space.model.position.choice[1]: no position is called 'rpee' (did you mean rpe?); allowed: "
+        f"{', '.join(registry.list_names('position'))}",
         "a.yaml:19: space.model.position.choice[2].threshold: -1 is out of bounds; allowed: a number > 0",
-        "a.yaml:19: space.model.position.choice[3].hiden: unknown key; given 3; allowed: threshold, hidden; "
-        "did you mean hidden?",
+        "a.yaml:19: space.model.position.choice[3].hiden: unknown key (did you mean hidden?); given 3; allowed: "
+        "threshold, hidden",
     ]
 
 
@@ -298,7 +300,7 @@ def test_every_listed_configuration_is_looked_at_in_its_own_line(find_problems: 
         "21: search.listed[2].model.norm",
     ]
     for line, location, nearest in zip(find_problems(change=LISTED), places, ["width?", "", "post?"], strict=True):
-        assert line.startswith(f"a.yaml:{location}: ") and line.endswith(nearest)
+        assert line.startswith(f"a.yaml:{location}: ") and nearest in line
 
 
 def test_a_fixed_value_that_every_listed_configuration_gives_may_be_anything(find_problems: FindProblems) -> None:

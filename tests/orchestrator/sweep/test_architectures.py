@@ -95,7 +95,7 @@ def test_names_alone_and_keys_of_one_of_them() -> None:
         (
             "space: {}",
             "model: {grid: [{name: lstm}]}\n",
-            "a.yaml:4: model: a grid belongs under space; did you mean space: ",
+            "a.yaml:4: model: a grid belongs under space (did you mean space: ",
         ),
         (
             SECTIONS[:-1] + ", model.width: {grid: [4]}}",

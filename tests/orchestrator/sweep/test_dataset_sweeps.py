@@ -130,7 +130,7 @@ def test_data_may_be_in_the_data_folder(study: Path, tmp_path: Path, lengthwise,
         ("task.train=data/trian.csv", "task.train: there is no file"),
         (
             "task.answer=outt",
-            "task.answer: 'outt' is not a column of data/train.csv; allowed: text, out; did you mean out?",
+            "task.answer: 'outt' is not a column of data/train.csv (did you mean out?); allowed: text, out",
         ),
         ("task.tokenizer=none", "task.train: 'data/train.csv' column text, row 1: 'aa' is neither an integer"),
         (

@@ -131,7 +131,7 @@ def test_what_was_not_evaluated_is_refused_by_name() -> None:
     assert refused(length=5) == "length: 5 was not evaluated in iid; allowed: 4, 8"
     assert refused(row=5) == "row: there is no row 5; allowed: 0..4, the rows evaluated at length 4"
     assert "there is no row -1" in refused(row=-1)
-    assert refused(distribution="spare").endswith("allowed: 'iid', 'sparse', 'dense'; did you mean 'sparse'?")
+    assert refused(distribution="spare").endswith("(did you mean 'sparse'?); allowed: 'iid', 'sparse', 'dense'")
     of = member(FLIPS, {"name": "lstm", "width": 8})
     weights = initial(of)
     assert refused() == "model.name: lstm has no attention weights"
