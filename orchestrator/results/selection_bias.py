@@ -1,7 +1,7 @@
 """Decide whether the compared seeds favour a configuration, because they also chose it as the first of its sweep.
 
 The first of many is partly luck, so its lead on the same seeds is biased. Text calls it ahead instead of better.
-script/comparison.js decides the same for the pairs that are chosen on the page, from the data that data.py writes.
+script/seed_comparisons.js decides the same for pairs that are chosen on the page, from the data that data.py writes.
 """
 
 import math

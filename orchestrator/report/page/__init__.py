@@ -12,4 +12,14 @@ present_report   with the other files of the report: when a sweep has ended (ses
 write_report     the same without printing: for the parent of a confirmation (sweep/confirm.py), and by
                  `lengthwise publish`, which uploads it (tracking/publish.py)
 write_page       the page alone: after an interruption, so that it no longer says "running" (session/session.py)
+
+The script, in this order (`SCRIPT_FILES` in render.py):
+
+numbers, elements, data, state, words, drawing, filters   what all parts use: first what knows nothing of the page, then
+                                  its data, what the reader has chosen, texts, and how pictures are drawn and filtered
+curves, focus, legend             the medians against length, what stands out from them, and the texts below
+table                             the table of configurations
+seed_comparisons, comparison      A and B over their seeds: the numbers and the verdict, then how they are shown
+points, parallel, effects         the section on hyperparameters
+start                             the controls; draws everything at first and after each choice
 """

@@ -168,7 +168,7 @@ def _is_outcome_logarithmic(summary: Summary, name: str) -> bool:
 def _list_effects(summary: Summary) -> Iterator[dict[str, Any]]:
     """Yield the effect of every key on every outcome, with differences between values and partial slopes."""
     names = shorten_keys([*summary.searched])
-    # One entry per outcome and key; script/hyperparameters.js reads these names.
+    # One entry per outcome and key; script/points.js and script/effects.js read these names.
     for outcome in list_outcomes(summary):
         for effect in outcome.effects:
             yield {
@@ -221,7 +221,7 @@ def _classify_pairs(summary: Summary) -> dict[str, Any]:
 
 
 def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
-    """Return metrics, averages, steps, and all curves as base64 of float32 in the order that script/state.js reads.
+    """Return metrics, averages, steps, and all curves as base64 of float32 in the order that script/data.js reads.
 
     The curves of seeds at the judged evaluation come first, in the order metric, average, configuration, seed, length.
     Then come q25, median and q75 in the order metric, average, evaluation (the judged one, then the steps),
@@ -245,7 +245,7 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     evaluations = [chosen, *(shown[shown["step"] == step] for step in steps)]
     bands_by_evaluation = [make_bands(evaluation, objective, directions) for evaluation in evaluations]
 
-    # script/state.js reads the tables in this order.
+    # script/data.js reads the tables in this order.
     tables = [
         _fill_tables(summary, bands_by_evaluation, (metric, average), lengths[metric], seeds)
         for metric in metrics

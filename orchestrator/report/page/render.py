@@ -44,18 +44,28 @@ MAX_NAMED = 12  # configurations named for each reason
 MAX_TRACE = 12_000  # characters of tracebacks
 SCRIPT_FILES = (
     "numbers",
+    "elements",
+    "data",
     "state",
+    "words",
+    "drawing",
+    "filters",
     "curves",
+    "focus",
+    "legend",
     "table",
+    "seed_comparisons",
     "comparison",
-    "hyperparameters",
+    "points",
+    "parallel",
+    "effects",
     "start",
 )  # the page has one script: these, in order
 _FAILED_COUNT = re.compile(r"\d[\d,]* failed")  # in the first sentence; a link leads from it to the reasons
 _BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best at the selection lengths 6-7: #8"
 _COMMAND = re.compile(r"lengthwise [a-z]+ [^\s;,]*[^\s;,.](?: --[a-z][a-z-]*(?: \d+)?)*")  # in a sentence
 _OPTION = re.compile(r"--[a-z][a-z-]*")
-_UNBROKEN = re.compile(  # intervals, ranges and percentages, which a browser would break; also in script/state.js
+_UNBROKEN = re.compile(  # intervals, ranges and percentages, which a browser would break; also in script/elements.js
     r"\[[^\[\]]{,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %)"
 )
 

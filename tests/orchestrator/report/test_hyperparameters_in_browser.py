@@ -93,6 +93,51 @@ def test_dragging_along_an_axis_keeps_its_configurations_alone(page):
         assert page.read("document.querySelectorAll('.out').length") == 0, selector
 
 
+@pytest.mark.parametrize(("axis", "top", "kept", "later"), [("lr", 0.5, "345", "345"), ("norm", 0.7, "03", "038")])
+def test_a_range_and_a_step_mean_the_same_on_a_page_that_is_written_anew(
+    axis, top, kept, later, tab, tmp_path, synthetic_sweep
+):
+    """Three more configurations have smaller learning rates, and rank first with the norms in another order."""
+    norms = ("none", "pre", "post", "none", "pre", "post", "post", "pre", "none")
+    values = [{"training.learning_rate": 10.0 ** -(3 + n / 2), "model.norm": norm} for n, norm in enumerate(norms)]
+
+    def later_first(number, seed, average, metric, lengths, step):
+        return 1.0 + 0.1 * (number if number < 6 else number - 9) + 0.001 * lengths
+
+    pages = [
+        write_report(synthetic_sweep(tmp_path / f"{count}", values[:count], 2, later_first, spec=spec).folder)[0]
+        for count, spec in ((6, {}), (9, {"evaluation.every": 25}))
+    ]
+    tab.open("about:blank")
+    tab.open(pages[0].as_uri())
+    tab.set("#evaluation", 0, "input")
+    tab.drag(f'#parallel .brush[data-axis="{axis}"] .overlay', (0.5, top), (0.5, 0.98))
+    step = "document.querySelector('#step').textContent"
+    labels = f"{ROWS}.map(label => label.slice(1)).sort().join('')"
+    ranges = "document.querySelector('#kept').textContent.split('configurations, ')[1]"
+    seen = tab.read(ranges)
+    assert tab.read(step) == "step 50" and tab.read(labels) == kept
+
+    pages[0].write_bytes(pages[1].read_bytes())
+    tab.reload()
+    assert tab.read("document.querySelectorAll('#parallel .ray').length") == 9
+    assert tab.read(step) == "step 50" and tab.read(labels) == later and tab.read(ranges) == seen
+    assert tab.read("document.querySelectorAll('#parallel .selection[height]').length") == 1
+
+
+def test_keys_move_a_range_by_one_category(tab, tmp_path, synthetic_sweep, simple_curve):
+    values = [{"model.norm": norm, "model.dropout": 0.1 * n} for n, norm in enumerate(("none", "pre", "post"))]
+    path, _ = write_report(synthetic_sweep(tmp_path / "norms", values, 2, simple_curve).folder)
+    tab.open(path.as_uri())
+    slider = "document.querySelector('[data-slider=norm]')"
+    tab.read(f"{slider}.focus()")
+    seen = []
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowUp", "Home", "End"):
+        tab.press(key)
+        seen.append(tab.read(f"{slider}.getAttribute('aria-valuetext')"))
+    assert seen == ["none, pre", "none", "none", "none, pre", "none", "all"]
+
+
 @pytest.mark.parametrize(("direction", "failed_seeds"), [("minimize", 2), ("maximize", 2), ("maximize", 1)])
 def test_failed_configurations_stand_beyond_the_worse_end_of_the_outcome(
     direction, failed_seeds, tab, tmp_path, synthetic_sweep
@@ -159,7 +204,13 @@ def test_configurations_that_never_reach_the_metric_are_crosses_without_failed_s
     for picture, count in (("#points", 2), ("#parallel", 2)):
         assert tab.read(crosses.replace("{}", picture)) == ["2"] * count
     legend = tab.read("document.querySelector('#legend').textContent")
-    assert "not reached: #2" in legend and "failed" not in legend and tab.problems == []
+    assert "not reached: #2" in legend and "failed" not in legend
+
+    # An infinite median has the same words.
+    for c in (0, 2):
+        tab.click(f'#table tr[data-c="{c}"]')
+    cells = tab.read("[...document.querySelectorAll('#comparison tbody td')].map(e => e.textContent)")
+    assert "not reached" in cells and "inf" not in cells and tab.problems == []
 
 
 def test_configurations_with_failed_seeds_have_hollow_points_in_every_picture(page):

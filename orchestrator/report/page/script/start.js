@@ -1,38 +1,52 @@
 // The controls, and drawing everything: at first, after a choice, at another width and on paper.
+
+// Show in the controls what is chosen, and hide those with nothing to choose.
 function drawControls() {
   const fill = (id, names, chosen) => {
     $(id).replaceChildren(...names.map((name, index) => make("option", name, {value: index})));
     $(id).value = chosen;
+    $(id).parentElement.hidden = names.length < 2;
   };
   fill("metric", page.metrics.map(({name}) => name), state.metric);
   fill("average", page.averages, state.average);
-  for (const [id, count] of [["metric", page.metrics.length], ["average", page.averages.length], ["evaluation", page.steps.length]])
-    $(id).parentElement.hidden = count < 2; // nothing to choose
   $("scale").value = state.scale;
   $("outcome").value = state.outcome;
-  const slider = $("evaluation"), formatStep = step => `step ${d3.format(",")(step)}`;
-  const judged = page.judged_steps.length === 1 ? `${formatStep(page.judged_steps[0])}, used for the ranking` : "used for the ranking";
-  const evaluation = state.evaluation ? formatStep(page.steps[state.evaluation - 1]) : page.running ? "the latest" : judged;
-  slider.max = page.steps.length; // the judged evaluation is at the right end
-  slider.value = state.evaluation ? state.evaluation - 1 : page.steps.length;
+
+  // The judged evaluation is at the right end of the slider.
+  const slider = $("evaluation"), chosen = chosenEvaluation();
+  const judgedStep = page.judged_steps.length === 1 ? `${formatStep(page.judged_steps[0])}, ` : "";
+  const judged = page.running ? "the latest" : `${judgedStep}used for the ranking`;
+  const evaluation = chosen ? formatStep(state.step) : judged;
+  slider.parentElement.hidden = page.steps.length < 2;
+  slider.max = page.steps.length;
+  slider.value = chosen ? chosen - 1 : page.steps.length;
   slider.setAttribute("aria-valuetext", evaluation);
   $("step").textContent = evaluation;
 }
 
-// Boxes that continue beyond their right edge say so; the main table names its columns instead.
+// Mark boxes that continue beyond their right edge, which say so; the main table names its columns instead.
 function markWide() {
   document.querySelectorAll(".scroll, .wide").forEach(box =>
     box.toggleAttribute("data-wide", box.scrollWidth > box.clientWidth + 1 && !box.contains($("table"))));
 }
 
+// Draw everything that depends on what is chosen.
 function update() {
   pointed = pointedLength = null;
   document.body.classList.remove("pointed");
-  for (const draw of [drawControls, drawCurves, drawTable, drawComparison, drawPoints, drawParallel, drawEffects, drawReadout]) draw();
+  drawControls();
+  drawCurves();
+  drawTable();
+  drawComparison();
+  drawPoints();
+  drawParallel();
+  drawEffects();
+  drawReadout();
   markWide();
   saveState();
 }
 
+// What the controls change.
 const on = (id, event, change) => $(id).addEventListener(event, () => { change($(id)); update(); });
 on("metric", "change", box => {
   state.metric = +box.value;
@@ -41,31 +55,38 @@ on("metric", "change", box => {
 on("average", "change", box => { state.average = +box.value; });
 on("scale", "change", box => { [state.scale, state.isScaleChosen] = [box.value, true]; });
 on("outcome", "change", box => { state.outcome = box.value; });
-on("evaluation", "input", box => { state.evaluation = +box.value === page.steps.length ? 0 : +box.value + 1; });
+on("evaluation", "input", box => { state.step = page.steps[box.value] ?? null; });
 on("every", "click", () => { state.showsAll = !state.showsAll; });
 on("clear", "click", () => { state.filters = {}; });
 document.querySelectorAll("form").forEach(form => form.addEventListener("submit", event => event.preventDefault()));
+
+// A link within the page leaves the address as it is, because that keeps what is chosen.
 document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener("click", event => {
-  event.preventDefault(); // the address keeps what is chosen
+  event.preventDefault();
   document.querySelector(link.getAttribute("href")).scrollIntoView();
 }));
 
-// The sentence on the first by rank is followed by its comparison with the next, until fresh seeds have answered.
-if (ranked.length > 1 && !page.confirmed) {
-  const lead = GROUPS.map(group => compareSeeds(ranked[0], ranked[1], group)).find(comparison => comparison !== null);
-  const paragraph = make("p", undefined, {id: "lead"});
-  if (lead && page.has_leader) {
-    const isFavoured = isBiased(lead, ranked[0], ranked[1]);
-    const scope = page.confirmations && !page.has_fresh_seeds ? ", in the search" : "";
-    const caveat = scope + (isFavoured ? `, on the seeds that chose ${configurations[ranked[0]].label}${scope ? "" : " (biased; run confirm)"}` : "");
-    const sentence = describeComparison(lead, ranked[0], ranked[1]);
-    paragraph.append(make("b", `Against the next${caveat}:`), ...keepTogether(` ${continueSentence(sentence)}`));
-    if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
-      paragraph.append(" More seeds: ", make("code", page.more_seeds));
-    document.querySelectorAll(".rest p")[page.confirmations]?.after(paragraph);
-  }
-}
+// Compare the first by rank with the next, after the sentence on the first, until fresh seeds have answered.
+function addLead() {
+  if (ranked.length < 2 || page.confirmed || !page.has_leader) return;
+  const [first, next] = ranked;
+  const lead = GROUPS.map(group => compareSeeds(first, next, group)).find(comparison => comparison !== null);
+  if (!lead) return;
 
+  // Say which seeds are compared, and whether they favour the first.
+  const scope = page.confirmations && !page.has_fresh_seeds ? ", in the search" : "";
+  const advice = scope ? "" : " (biased; run confirm)";
+  const seeds = isBiased(lead, first, next) ? `, on the seeds that chose ${configurations[first].label}${advice}` : "";
+  const paragraph = make("p", undefined, {id: "lead"});
+  const sentence = continueSentence(describeComparison(lead, first, next));
+  paragraph.append(make("b", `Against the next${scope}${seeds}:`), ...keepTogether(` ${sentence}`));
+  if (lead.paired && Number.isNaN(lead.low) && page.more_seeds)
+    paragraph.append(" More seeds: ", make("code", page.more_seeds));
+  document.querySelectorAll(".rest p")[page.confirmations]?.after(paragraph);
+}
+addLead();
+
+// Draw the page at first.
 const scrolled = loadState();
 const hasOutcome = configurations.some(({selection, test}) => selection !== null || test !== null);
 if (!hasOutcome || axes.every(axis => axis.outcome)) $("hyperparameters").hidden = true;
@@ -73,22 +94,26 @@ if (configurations.every(({test}) => test === null)) $("outcome").closest("form"
 update();
 if (scrolled) scrollTo(0, scrolled);
 
+// Draw it anew at another width; the height changes when a phone hides its address bar.
 let width = innerWidth, redraw;
 addEventListener("resize", () => {
-  if (innerWidth === width) return; // a phone hides its address bar
+  if (innerWidth === width) return;
   width = innerWidth;
   clearTimeout(redraw);
   redraw = setTimeout(update, 100);
 });
+
+// Paper shows all rows, what is folded, and the judged evaluation, because table and verdicts are of that.
 let beforePaper = {};
 addEventListener("beforeprint", () => {
-  beforePaper = {showsAll: state.showsAll, evaluation: state.evaluation, folded: document.querySelectorAll("details:not([open])")};
-  [isPaper, state.showsAll, state.evaluation] = [true, true, 0]; // the table and the verdicts are of the judged evaluation
-  beforePaper.folded.forEach(details => { details.open = true; });
+  const folded = document.querySelectorAll("details:not([open])");
+  beforePaper = {showsAll: state.showsAll, step: state.step, folded};
+  [isPaper, state.showsAll, state.step] = [true, true, null];
+  folded.forEach(details => { details.open = true; });
   update();
 });
 addEventListener("afterprint", () => {
-  [isPaper, state.showsAll, state.evaluation] = [false, beforePaper.showsAll, beforePaper.evaluation];
+  [isPaper, state.showsAll, state.step] = [false, beforePaper.showsAll, beforePaper.step];
   beforePaper.folded.forEach(details => { details.open = false; });
   update();
 });
@@ -97,4 +122,8 @@ addEventListener("afterprint", () => {
 let isDragging = false;
 addEventListener("pointerdown", () => { isDragging = true; });
 addEventListener("pointerup", () => { isDragging = false; });
-if (page.running) setInterval(() => { if (!isDragging) { saveState(scrollY || 1); location.reload(); } }, 10000);
+if (page.running) setInterval(() => {
+  if (isDragging) return;
+  saveState(scrollY || 1);
+  location.reload();
+}, 10000);

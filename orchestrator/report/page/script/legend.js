@@ -1,0 +1,97 @@
+// The legend below the curves, and the sentence on the configuration that is chosen or pointed at.
+
+// Return which configurations in range a logarithmic scale does not draw, or not at all lengths, as text.
+function describeNotPositive() {
+  const lengths = lengthsOf(state.metric);
+  const cut = d3.range(C).filter(isIn).map(c => {
+    const median = shownMedian(c);
+    const present = lengths.filter((_, index) => Number.isFinite(median[index]));
+    const missing = lengths.filter((_, index) => Number.isFinite(median[index]) && !isDrawable(median[index]));
+    if (!missing.length) return "";
+    if (missing.length === present.length) return configurations[c].label;
+    const isEnd = missing.length === present.filter(length => length >= missing[0]).length;
+    const where = isEnd ? `from ${page.axis} ${missing[0]}` : `at ${page.axis} ${formatRanges(missing)}`;
+    return `${configurations[c].label} ${where}`;
+  }).filter(Boolean);
+  return cut.length ? `not above 0, so not on this scale: ${listFirst(cut, "; ")}` : "";
+}
+
+// Draw the legend: what shades and colors are, then what some of the drawn configurations lack.
+function drawLegend(groups) {
+  const swatches = [...listShades(groups), ...listSamples()];
+  const texts = [];
+  if (state.first !== null && !chosenEvaluation()) texts.push("band: quartiles; thin: seeds");
+  const outside = chosenPair().filter(c => !isIn(c)).map(labelWithMark);
+  if (outside.length) texts.push(`${outside.join(" and ")} outside the range, drawn for the comparison`);
+  texts.push(describeNotPositive());
+  const entries = [...swatches, ...texts.filter(Boolean).map(text => make("span", text))];
+
+  // The sign comes last, so that the text is not indented while the sign is hidden.
+  const infinite = lost.map(c => configurations[c].label);
+  if (infinite.length) {
+    const entry = make("span");
+    entry.append(`${WHY_LOST}: ${listFirst(infinite)}`, make("span", " \u00d7", {class: "sign"}));
+    entries.push(entry);
+  }
+  const counts = hollow.map(c => {
+    const {label, failed, seeds} = configurations[c];
+    return `${label} ${failed} of ${seeds.length}`;
+  });
+  if (counts.length) entries.push(make("span", `hollow: some seeds failed, ${listFirst(counts)}`));
+  $("legend").replaceChildren(...entries);
+}
+
+// Return the entries on the shades of lengths, and on the colors of ranks.
+function listShades(groups) {
+  const shades = {
+    trained: "#e9edf2",
+    selection: "repeating-linear-gradient(45deg,#cbd2da 0 1px,#f7f8fa 1px 5px)",
+    test: "#fff",
+  };
+  const makeEntry = (background, text, attributes = {}) => {
+    const entry = make("span"), swatch = make("i", undefined, attributes);
+    swatch.style.background = background;
+    entry.append(swatch, text);
+    return entry;
+  };
+  const entries = Object.keys(shades).filter(group => groups[group]?.length)
+    .map(group => makeEntry(shades[group], `${group} ${formatRanges(groups[group])}`));
+  const colors = `linear-gradient(90deg,${[0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",")})`;
+  if (ranked.length) entries.push(makeEntry(colors, "first to last by the selection lengths", {class: "ramp"}));
+  return entries;
+}
+
+// Return the entries on the lines of A and B.
+const listSamples = () => chosenPair().map(c => {
+  const entry = make("span", undefined, {class: "sample"});
+  entry.append(makeSample(c), labelWithMark(c));
+  return entry;
+});
+
+// Write the sentence on the configuration that is pointed at, or else on A, with what a click would do.
+function drawReadout() {
+  const c = pointed ?? state.first, box = $("readout");
+  const click = matchMedia("(pointer: coarse)").matches ? "Tap" : "Click";
+  if (c === null && state.second !== null)
+    return box.replaceChildren(`${click} a line or row to compare it as A with ${labelWithMark(state.second)}.`);
+  if (c === null)
+    return box.replaceChildren(`Point at a curve, a row or a point; ${click.toLowerCase()} two to compare them.`);
+
+  let value = "";
+  if (pointedLength !== null) {
+    const [low, median, high] = shownQuartiles(c).map(values => formatNumber(values[pointedLength]));
+    value = ` at ${page.axis} ${lengthsOf(state.metric)[pointedLength]}: ${median} [${low}, ${high}];`;
+  }
+  const missing = chosenEvaluation() ? " Seeds are stored for the judged evaluation alone." : "";
+  const text = pointed === null ? `${describeSeeds(c)}.` : `${describe(c)}.`;
+  const hint = pointed === null ? describeChoice(click) : "";
+  box.replaceChildren(make("b", labelWithMark(c)), `${value} ${text}${missing}${hint}`);
+}
+
+// Return how to choose another A or B; a finger cannot free a place, so it swaps both.
+function describeChoice(click) {
+  if (state.second === null) return ` ${click} another line or row to compare it with this one.`;
+  const other = click === "Tap" ? "; the button below swaps A and B" : ", or click A or B to free its place";
+  const compared = `Compared below with ${labelWithMark(state.second)}.`;
+  return ` ${compared} ${click} another line or row to compare it as B${other}.`;
+}
