@@ -22,7 +22,13 @@ from hypothesis import strategies as st
 from orchestrator.errors import LedgerError, SweepLocked, UserError
 from orchestrator.record.ledger.folders import OWNER_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.ledger.lock import Owner, SweepLock, describe_running_driver, read_owner
+from orchestrator.record.ledger.lock import (
+    HEARTBEAT_SECONDS,
+    Owner,
+    SweepLock,
+    describe_running_driver,
+    read_owner,
+)
 from orchestrator.record.ledger.records import read_records
 
 HOLDER = """
@@ -284,6 +290,13 @@ def test_a_sweep_on_a_read_only_disk_is_judged_by_its_heartbeat(small_disk: Path
             assert described.startswith("ada@lab3 pid 4711, last heartbeat ")
         else:
             assert described is None
+
+
+@pytest.mark.parametrize(("age_in_heartbeats", "is_alive"), [(2.5, True), (3.1, False), (-20.0, True)])
+def test_an_owner_is_alive_for_three_heartbeats(age_in_heartbeats: float, is_alive: bool) -> None:
+    """One whose clock is ahead, so that its heartbeat is in the future, is alive."""
+    owner = Owner(**GOOD | {"heartbeat": time.time() - age_in_heartbeats * HEARTBEAT_SECONDS})
+    assert owner.is_alive is is_alive
 
 
 def test_a_full_disk_refuses_the_lock_and_leaves_it_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
