@@ -1,6 +1,7 @@
 """The section on provenance: code, machine and versions of a sweep and of its packs."""
 
 import json
+from typing import Any
 
 from orchestrator.code.code_record import name_copy_folder
 from orchestrator.report.tables.columns import Section
@@ -18,7 +19,7 @@ def make_provenance_section(summary: Summary) -> Section:
     environments = PackEnvironments.from_state(summary.state)
     facts = dict(summary.state.provenance)
     versions = facts.pop("versions", {})
-    texts = {key.replace("_", " "): fact if isinstance(fact, str) else json.dumps(fact) for key, fact in facts.items()}
+    texts = {key.replace("_", " "): _format_fact(fact) for key, fact in facts.items()}
     texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
     texts |= {f"code {name}": describe_code(code) for name, code in environments.codes.items()}
     for fields in summary.state.modules:
@@ -40,6 +41,13 @@ def make_provenance_section(summary: Summary) -> Section:
     if sum(len(group.packs) for group in groups) > len({pack_id for group in groups for pack_id in group.packs}):
         notes.append(f"A {environments.noun} that was resumed or retried with other code is in each of its rows.")
     return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=notes)
+
+
+def _format_fact(fact: Any) -> str:
+    """Return a recorded fact as text: ["NVIDIA H200"] -> "NVIDIA H200", [] -> "none"; other values as JSON."""
+    if isinstance(fact, list) and all(isinstance(item, str) for item in fact):
+        return ", ".join(fact) or "none"
+    return fact if isinstance(fact, str) else json.dumps(fact)
 
 
 def _describe_group(group: PackGroup, differing: list[str]) -> str:

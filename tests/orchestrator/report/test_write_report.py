@@ -7,12 +7,14 @@ import os
 import tempfile
 import webbrowser
 
+import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.record.files import curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.report.sentences import make_answers
+from orchestrator.report.tables.provenance_section import make_provenance_section
 from orchestrator.report.write_report import present_report, write_report
 from orchestrator.results.make_summary import summarize
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
@@ -49,6 +51,16 @@ def test_a_report_on_read_only_storage_says_how_to_report_a_copy(small_sweep, le
         done = lengthwise.refuses("report", small_sweep.folder, *words, message=f"{small_sweep.folder}: ")
         assert "Read-only file system" in done.stderr and f"cp -r {small_sweep.folder} COPY" in done.stderr
     assert sorted(small_sweep.folder.rglob("*")) == before and lengthwise("status", small_sweep.folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("fact", "text"), [([], "none"), (["H200", "H200"], "H200, H200"), (2, "2"), ({"a": []}, '{"a": []}'), ("vm", "vm")]
+)
+def test_provenance_names_what_is_recorded(small_sweep, fact, text):
+    summary = summarize(small_sweep)
+    summary.state.provenance["gpus"] = fact
+    cells = make_provenance_section(summary).cells
+    assert dict(zip(cells["what"], cells["value"], strict=True))["gpus"] == text
 
 
 def test_writing_the_report_again_gives_the_same_bytes(small_sweep):
