@@ -122,6 +122,7 @@ def confirm(
     tracking_uri: options.TrackingUri = None,
     notify: options.Notify = None,
     overrides: options.Overrides = None,
+    max_time: options.MaxTime = None,
     storage: options.SweepStorage = None,
     trust: options.Trust = False,
 ) -> None:
@@ -141,4 +142,5 @@ def confirm(
         allow_unfinished=allow_unfinished,
         overrides=options.add_uris(overrides, tracking_uri, notify),
     )
-    raise typer.Exit(confirm_sweep(folder, console, plan).exit_code)
+    outcome = confirm_sweep(folder, console, plan, max_seconds=options.parse_duration(max_time))
+    raise typer.Exit(outcome.exit_code)

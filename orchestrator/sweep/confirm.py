@@ -32,13 +32,19 @@ from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
 DEFAULT_TOP, DEFAULT_SEEDS = 3, 10
 
 
-def confirm_sweep(folder: Path, console: Console, plan: Callable[[SweepState], DerivedSweep]) -> Outcome:
+def confirm_sweep(
+    folder: Path,
+    console: Console,
+    plan: Callable[[SweepState], DerivedSweep],
+    *,
+    max_seconds: float | None = None,
+) -> Outcome:
     """Run the confirmation of the sweep in `folder` in the same storage, then write the report of both.
 
     `plan` is `plan_confirmation` with its options bound. Raises what `plan` and `run_sweep` raise.
     """
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
-    outcome = run_derived(folder, console, plan)
+    outcome = run_derived(folder, console, plan, max_seconds=max_seconds)
     if outcome.status in ("complete", STOPPED_BY_BUDGET):
         page, _ = write_report(folder)
         say(console, f"report with both scores: {page}")

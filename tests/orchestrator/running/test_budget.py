@@ -5,6 +5,7 @@ import pytest
 from orchestrator.cli.options import parse_duration
 from orchestrator.errors import UserError
 from orchestrator.record.ledger.records import Record
+from orchestrator.record.state.entities import STOPPED_BY_BUDGET
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving import budget
 from orchestrator.running.driving.budget import SweepBudget
@@ -204,6 +205,17 @@ def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwis
     lengthwise.succeeds("extend", folder, "--seeds", "3")
     assert lengthwise(*words, "--name", "larger", "--set", "seeds=3").returncode == 0
     assert keyed(folder).equals(keyed(tmp_path / "larger"))
+
+
+def test_a_confirmation_stops_after_its_time_and_is_resumed(lengthwise, tiny, tmp_path):
+    """A millisecond is over before the first evaluation, so the confirmation trains up to that one."""
+    lengthwise.succeeds("run", tiny, "--storage", tmp_path)
+    folder = tmp_path / "tiny-confirm"
+    lengthwise.succeeds("confirm", tmp_path / "tiny", "--top", "1", "--seeds", "1", "--max-time", "0.001s")
+    state = SweepState.load(folder)
+    assert (state.end_status, [list(pack.evaluations) for pack in state.packs.values()]) == (STOPPED_BY_BUDGET, [[20]])
+    lengthwise.succeeds("resume", folder)
+    assert SweepState.load(folder).end_status == "complete"
 
 
 @pytest.mark.slow
