@@ -305,7 +305,7 @@ def test_the_search_is_published_again_where_it_was_published(problem, searched,
             raise problem
 
     done = Outcome(folder=state.folder, status="complete", exit_code=0)
-    monkeypatch.setattr(confirm_module, "run_derived", lambda *_: done)
+    monkeypatch.setattr(confirm_module, "run_derived", lambda *_, **__: done)
     monkeypatch.setattr(publishing, "publish", send)
     assert confirm_module.confirm_sweep(state.folder, Console(file=io.StringIO()), plan_confirmation) is done
     assert sent == []
