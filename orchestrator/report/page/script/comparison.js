@@ -174,7 +174,7 @@ function describeVerdict(comparison, first, second) {
 // tenfold with length.
 function makeComparisonTable(comparisons) {
   const isPaired = comparisons.some(({paired}) => paired);
-  const isPhone = innerWidth <= 500 && !isPaper, width = innerWidth < 700 || isPaper ? 160 : 280;
+  const isPhone = innerWidth <= 500 && !isPaper, width = isPhone ? 130 : innerWidth < 700 || isPaper ? 160 : 280;
   const limitOf = ({low, high, difference, differences}) =>
     d3.max([low, high, difference, ...differences].filter(Number.isFinite), Math.abs) || 1;
   const rows = comparisons.map(comparison => {
@@ -191,19 +191,17 @@ function makeComparisonTable(comparisons) {
     };
   });
 
-  // A phone shows few columns without scrolling, so the difference comes before the medians.
-  const isMedian = name => /^median [AB]$/.test(name), isBelow = name => isPhone && ["each seed", "p"].includes(name);
-  const names = Object.keys(rows[0] ?? {}).filter(name => !isBelow(name));
-  if (isPhone) names.sort((name, other) => isMedian(name) - isMedian(other));
+  // A phone shows five columns without scrolling; the others are on a line of their own below the row.
+  const below = isPhone ? ["pairs of seeds", "each seed", "p"] : [];
+  const names = Object.keys(rows[0] ?? {}).filter(name => !below.includes(name));
   const table = makeTable(names, rows.map(row => names.map(name => row[name])));
   table.querySelectorAll("tbody tr").forEach((row, index) => {
     const {group, difference, low, high, level, p, n} = comparisons[index];
     Object.assign(row.dataset, {group, difference, low, high, level, p, n});
     if (!isPhone) return;
-
-    // On a phone the picture and p have a line of their own below the row.
     const line = make("tr"), cell = make("td", undefined, {class: "below", colspan: names.length});
-    cell.append("each seed: ", rows[index]["each seed"], ` p: ${rows[index].p}`);
+    const [pairs, picture, text] = below.map(name => rows[index][name]);
+    cell.append(`pairs of seeds: ${pairs} `, picture, ` p: ${text}`);
     line.append(cell);
     row.after(line);
   });

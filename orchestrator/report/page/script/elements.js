@@ -41,7 +41,7 @@ function makeTable(head, body) {
   const sides = head.map((_, column) => areNumbers(body.map(cells => cells[column])) ? "right" : "");
   const makeCell = (content, column) => {
     const cell = make("td", undefined, {class: `number ${sides[column]}`});
-    cell.append(content);
+    cell.append(...(typeof content === "string" ? keepTogether(content) : [content]));
     return cell;
   };
   const makeRow = cells => {
