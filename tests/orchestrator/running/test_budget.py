@@ -1,5 +1,7 @@
 """Budgets: packs that would pass one do not start, running ones stop at an evaluation; the sweep is resumed later."""
 
+import re
+
 import pytest
 
 from orchestrator.cli.options import parse_duration
@@ -205,6 +207,18 @@ def test_running_packs_stop_at_their_next_evaluation_with_a_checkpoint(lengthwis
     lengthwise.succeeds("extend", folder, "--seeds", "3")
     assert lengthwise(*words, "--name", "larger", "--set", "seeds=3").returncode == 0
     assert keyed(folder).equals(keyed(tmp_path / "larger"))
+
+
+def test_a_stopped_sweep_says_how_many_seeds_are_done(lengthwise, tiny, tmp_path):
+    """Its budget is that of one pack: both seeds of one of two configurations."""
+    small = ("--set", "search.configurations=2", "--set", "seeds=2", "--set", "budget.member_steps=120")
+    lengthwise.succeeds("run", tiny, "--storage", tmp_path, *TWO_IN_A_PACK, *small)
+    assert (
+        re.search(r"^seeds +(\S+)$", lengthwise.succeeds("status", tmp_path / "tiny").stdout, re.MULTILINE)[1] == "2/4"
+    )
+    for done, limit in ((2, 120), (2, 240), (4, 240)):
+        resumed = lengthwise.succeeds("resume", tmp_path / "tiny", "--set", f"budget.member_steps={limit}").stdout
+        assert re.search(r"(\d+) of (\d+) seeds", resumed).groups() == (str(done), "4")
 
 
 def test_a_confirmation_stops_after_its_time_and_is_resumed(lengthwise, tiny, tmp_path):

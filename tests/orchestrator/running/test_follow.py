@@ -13,7 +13,9 @@ from rich.console import Console
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.tables.configuration_tables import make_result_columns
 from orchestrator.results.make_summary import summarize
 from orchestrator.running.watching import leading_curve
 from orchestrator.running.watching.follow import LedgerMeter, follow_sweep
@@ -155,6 +157,20 @@ def test_configurations_that_are_not_drawn_yet_count_as_missing(tmp_path, synthe
     state.spec["search"]["configurations"] = 6
     rows = dict(make_status_rows(state))
     assert (rows["configurations"], rows["seeds"], rows["member-steps"]) == ("0/6", "4/12", "33 %")
+
+
+def test_the_steps_of_early_stops_are_shown_in_full(tmp_path, synthetic_sweep, simple_curve):
+    """Two of three seeds stop, one at 1234567 and one at 1234570."""
+    long = {"training.steps": 3_000_000, "evaluation.every": 1_500_000}
+    state = synthetic_sweep(tmp_path / "long", VALUES[:1], 3, simple_curve, spec=long, stop_after_step=1_500_000)
+    (pack,) = state.packs.values()
+    stopped = {"step": 3_000_000, "stopped_at": [1_234_567, -1, 1_234_570]}
+    state.apply(Record(99, 0.0, "evaluation", pack.evaluations[1_500_000] | stopped))
+    count, steps = dict(make_status_rows(state))["seeds stopped early"].split(", median at step ")
+    assert (count, steps) == ("2/3", "1,234,568.5")
+    summary = summarize(state)
+    (column,) = (column for column in make_result_columns(summary) if column.heading == "stopped")
+    assert column.text(summary.rows[0]) == "2 [1,234,568.5]"
 
 
 def test_a_finished_sweep_has_nothing_to_go_on_with(small_sweep):
