@@ -22,6 +22,9 @@ from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.make_summary import _describe_identical_curves, summarize
 from orchestrator.results.seed_failures import describe_failure
 from orchestrator.text.wording import format_number
+from search_spaces import load_sweep
+
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def noisy(number, seed, average, metric, lengths, step):
@@ -260,6 +263,25 @@ def test_failed_seeds_are_named_on_one_screen(seeds, lost, died, tmp_path, synth
     assert ("Crashed" in named) == bool(died) == (f"lengthwise resume {result.folder} --retry-failed" in text)
     if died:
         assert f"#1 seeds 0-{seeds - 1}" in named["Crashed"] and "worker died" in named["Crashed"]
+
+
+# The short name of each searched key, and its values in two configurations.
+QUICKSTART = {
+    "training.learning_rate": ("lr", 0.01, 0.1),
+    "training.weight_decay": ("wd", 0.001, 0.01),
+    "training.batch_size": ("batch", 16, 32),
+    "model.dropout": ("dropout", 0.1, 0.2),
+    "training.averages.ema.decay": ("ema.decay", 0.9, 0.99),
+}
+
+
+def test_the_columns_of_the_quickstart_have_short_names(tmp_path, synthetic_sweep, short_text):
+    space = load_sweep(REPOSITORY / "search_spaces" / "quickstart.yaml").resolved()["space"]
+    assert space.keys() == QUICKSTART.keys()
+    configurations = [{key: row[n] for key, row in QUICKSTART.items()} for n in (1, 2)]
+    state = synthetic_sweep(tmp_path / "quick", configurations, 2, noisy, spec={"space": space})
+    heading, _ = table_of(short_text(summarize(state), 1000))
+    assert {name for name, *_ in QUICKSTART.values()} <= {*heading}
 
 
 @pytest.mark.parametrize("height", [24, 40, 60])
