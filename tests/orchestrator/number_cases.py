@@ -1,4 +1,4 @@
-"""Numbers with their texts, the same in Python (terminal, tables) and JavaScript (report.html)."""
+"""Numbers and sentences with their texts, the same in Python (terminal, tables) and JavaScript (report.html)."""
 
 import math
 from collections.abc import Callable
@@ -30,6 +30,27 @@ TEXTS: dict[str, dict[float, str]] = {
         64: "64", 1024: "1024", 131072: "131072", 0: "0", -2.5: "-2.5",
     },
 }  # fmt: skip
+
+# Whether a column of a table holds numbers.
+COLUMNS: dict[tuple[str, ...], bool] = {
+    ("1", "2=", "2="): True,
+    ("0.4 [0.398, 0.401]", "-", ""): True,
+    ("1,024", "-1e-05", "+2.5"): True,
+    ("inf", "-inf", "not reached"): True,
+    ("8, 2 failed in both",): True,
+    ("1", "pre"): False,
+    ("test 8-11",): False,
+    ("-", ""): False,
+    (): False,
+}
+# The parts of a sentence that a browser must not break.
+UNBROKEN_PARTS: dict[str, list[str]] = {
+    "#0 minus #1 is -0.02 [-0.0238, -0.0162] (95 % interval)": ["[-0.0238, -0.0162]", "95 %"],
+    "at the test lengths 8-11: 3 of 8 seeds": ["8-11"],
+    "trained on 1-5, 8": ["1-5"],
+    "gpt-2-small and run.2024-05 in /data/1-2": [],
+    f"[{'0' * 41}]": [],
+}
 
 
 def draw_numbers(count: int) -> list[float]:
