@@ -57,6 +57,9 @@ def test_it_starts_anew_when_it_hears_something_and_sleeps_while_the_worker_wait
             assert pretended.deadline is None
             pretended.now = 50.0
         assert pretended.deadline == 59.0
+        with pytest.raises(OSError, match="gone"), watcher.paused():
+            raise OSError("gone")
+        assert pretended.deadline == 59.0
     assert pretended.deadline is None and not path.exists()
 
 
