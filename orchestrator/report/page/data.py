@@ -142,13 +142,13 @@ def _describe_configuration(
 
 def _describe_hyperparameter(summary: Summary, key: str, name: str) -> dict[str, Any]:
     """Return name, scale and values of a searched key: all numbers or all texts, None for a missing value."""
-    # A key is numeric if all of its values are numbers.
+    # A text among the values, such as `auto`, makes categories of all of them.
     values = [get_searched_value(summary, row, key, None) for row in summary.rows]
     present = [value for value in values if value is not None]
     is_number = is_numeric(present)
     numbers = np.array(present if is_number else [], dtype=float)
 
-    # Axes of numbers that span decades are logarithmic.
+    # A domain such as log_uniform asks for a logarithmic axis; of others the drawn values tell whether they need one.
     return {
         "name": name,
         "log": is_number
