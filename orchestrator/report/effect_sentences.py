@@ -1,8 +1,10 @@
 """Write the sentence of a report on effects: which hyperparameters mattered, in which direction, and by how much."""
 
 import math
-import operator
 import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.report.tables.effect_table import EffectLine, list_effect_lines
 from orchestrator.results.analysis import compute_score_effects, explain_missing_effects, shows_effects
@@ -22,12 +24,26 @@ MIN_FOR_HALVES = 5  # distinct values; fewer are named one by one
 CONFOUNDED = "hyperparameters change together, so none can be judged alone"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClearEffect:
+    """An effect whose interval excludes 0: `text` as "higher dropout is worse", `size` with the interval.
+
+    `medians` are the median scores of two groups of configurations, and `groups` says which: "under 0.3", "over". Empty
+    for a key whose values are no numbers, or too few.
+    """
+
+    text: str
+    size: str
+    medians: tuple[float, ...] = ()
+    groups: tuple[str, str] = ("", "")
+
+
 def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     """Return a sentence on the hyperparameters with a clear effect on the score, or the reason if there are none.
 
-    With `with_values`, or for a single hyperparameter, it has the median scores below and above the middle value. Only
-    one interval of each hyperparameter, or of each value, counts: intervals at other lengths and of slopes would be
-    further chances to exclude 0.
+    With `with_values`, or for a single hyperparameter, it has the median scores of the groups that are compared. Only a
+    trend and a best value in the middle, or one interval of each value, count: intervals at other lengths and of slopes
+    would be further chances to exclude 0.
     """
     # A sweep without effects has a sentence that says why.
     if summary.status == "running":
@@ -57,20 +73,20 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
 
     # If several values of a key differ clearly from the first, the best one represents the key.
     sign = -1.0 if summary.objective.direction == "minimize" else 1.0
-    clear = dict[str, tuple[str, str]]()
+    clear = dict[str, ClearEffect]()
     gains = {id(line): sign * line.difference.median if line.difference else 0.0 for line in lines}
     for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
         if effect := _describe_clear(summary, line, names[line.effect.key]):
             clear.setdefault(names[line.effect.key], effect)
 
-    # Clear effects come first; those that the medians of both halves do not show come last.
+    # Clear effects come first, in the order of the space; those that the medians do not show come last.
     rest = [name for name in names.values() if name not in clear]
     if not clear:
         unclear = join_first_few(rest)
         return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({unclear})."
-    halves = {name: _compute_half_medians(summary, key) for key, name in names.items() if name in clear}
-    small = {name: medians for name, medians in halves.items() if medians and _look_equal(summary, medians)}
-    small_text = join_first_few([f"{name} (medians differ by {abs(b - a):.1g})" for name, (a, b, _) in small.items()])
+    ordered = {name: clear[name] for name in names.values() if name in clear}
+    small = {name: effect.medians for name, effect in ordered.items() if _look_equal(summary, effect.medians)}
+    small_text = join_first_few([f"{name} (medians differ by {abs(b - a):.1g})" for name, (a, b) in small.items()])
     inconclusive = f"; inconclusive: {join_first_few(rest)}" if rest else ""
     if len(small) == len(clear):
         return f"No effect on the score shows at three digits: {small_text}{inconclusive}."
@@ -79,8 +95,8 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     with_sizes = with_values or len(clear) - len(small) == 1
     shown = join_first_few(
         [
-            f"{clear[name][0]} ({_describe_halves(summary, medians) if with_sizes and medians else ''}{clear[name][1]})"
-            for name, medians in halves.items()
+            f"{effect.text} ({_describe_medians(summary, effect) if with_sizes else ''}{effect.size})"
+            for name, effect in ordered.items()
             if name not in small
         ],
         MAX_SHOWN_EFFECTS,
@@ -89,66 +105,106 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
     return f"What mattered at {format_lengths(lines[0].outcome.lengths)}: {shown}{inconclusive}{too_small}."
 
 
-def _describe_clear(summary: Summary, line: EffectLine, name: str) -> tuple[str, str] | None:
-    """Return an effect as text, "higher dropout is worse", and its size; None unless its interval excludes 0."""
-    # A line has a difference, a slope, or a correlation.
-    if line.difference:
-        better = line.difference.value
-        measure = "difference"
-        value = line.difference.median
-        low, high = line.difference.low, line.difference.high
-    elif line.value and line.slope:  # a value of a categorical key
-        better = line.value
-        measure = "standardized slope"
-        value = line.slope.coefficient
-        low, high = line.slope.low, line.slope.high
-    else:
-        better = line.value or "higher"
-        measure = "rank correlation"
-        value = line.effect.correlation
-        low, high = line.effect.low, line.effect.high
-    if low <= 0 <= high or math.isnan(low):
-        return None
-
-    rises = "worse" if summary.objective.direction == "minimize" else "better"
+def _describe_clear(summary: Summary, line: EffectLine, name: str) -> ClearEffect | None:
+    """Return the effect of a line; None unless its interval excludes 0."""
+    effect, rises = line.effect, "worse" if summary.objective.direction == "minimize" else "better"
     falls = "better" if rises == "worse" else "worse"
-    than = f" than {line.difference.against}" if line.difference else ""
-    subject = f"{better} {name}" if better == "higher" else f"{name} {better}"
+
+    # A value of a grid is compared with the first one; a category has a slope.
+    if pair := line.difference:
+        if not _excludes_zero(pair.low, pair.high):
+            return None
+        first, second = (effect.medians.get(value, math.nan) for value in (pair.value, pair.against))
+        return ClearEffect(
+            text=f"{name} {pair.value} is {rises if pair.median > 0 else falls} than {pair.against}",
+            size=_describe_size("difference", pair.median, pair.low, pair.high),
+            medians=() if math.isnan(first) or math.isnan(second) else (first, second),
+            groups=(f"with {pair.value}", f"with {pair.against}"),
+        )
+    if line.value and (slope := line.slope):
+        if not _excludes_zero(slope.low, slope.high):
+            return None
+        return ClearEffect(
+            text=f"{name} {line.value} is {rises if slope.coefficient > 0 else falls}",
+            size=_describe_size("standardized slope", slope.coefficient, slope.low, slope.high),
+        )
+
+    # A trend comes before a best value in the middle, because a trend says where to go on.
+    if _excludes_zero(effect.low, effect.high):
+        return ClearEffect(
+            text=f"higher {name} is {rises if effect.correlation > 0 else falls}",
+            size=_describe_size("rank correlation", effect.correlation, effect.low, effect.high),
+            **_compare_groups(summary, effect.key, _split_at_middle),
+        )
+    middle = effect.middle
+    if _excludes_zero(middle.low, middle.high):
+        return ClearEffect(
+            text=f"{name} is {'best' if (middle.value > 0) == (rises == 'worse') else 'worst'} in the middle",
+            size=_describe_size("rank correlation with the distance from it", middle.value, middle.low, middle.high),
+            **_compare_groups(summary, effect.key, _split_off_middle),
+        )
+    return None
+
+
+def _excludes_zero(low: float, high: float) -> bool:
+    """Return whether an interval excludes 0; False without an interval, for NaN."""
+    return low > 0 or high < 0
+
+
+def _describe_size(measure: str, value: float, low: float, high: float) -> str:
+    """Return a measure with its interval as text."""
     value_text, low_text, high_text = map(format_signed, (value, low, high))
-    size = f"{measure} {value_text}, 95 % [{low_text}, {high_text}]"
-    return f"{subject} is {rises if value > 0 else falls}{than}", size
+    return f"{measure} {value_text}, 95 % [{low_text}, {high_text}]"
 
 
-def _compute_half_medians(summary: Summary, key: str) -> tuple[float, float, float] | None:
-    """Return the median scores under and over the middle value of a numeric key, and this value; None for others."""
+Groups = tuple[tuple[str, str], Callable[[float], int | None]]
+"""Two groups of the values of a key as text, and the group of a value: 0, 1, or None for neither."""
+
+
+def _compare_groups(summary: Summary, key: str, split: Callable[[list[float]], Groups]) -> dict[str, Any]:
+    """Return the median scores of the two groups of a numeric key as fields of ClearEffect; empty for other keys."""
     scores = [
         (row.values[key], row.score)
         for row in summary.rows
         if row.is_complete and row.score is not None and key in row.values
     ]
-    if not is_numeric([value for value, _ in scores]) or len({value for value, _ in scores}) < MIN_FOR_HALVES:
-        return None
-    middle = statistics.median(value for value, _ in scores)
-    halves = [
-        [score for value, score in scores if is_in_half(value, middle)] for is_in_half in (operator.lt, operator.gt)
-    ]
-    if not all(halves):
-        return None
-    low, high = map(statistics.median, halves)
-    return low, high, middle
+    values = [value for value, _ in scores]
+    if not is_numeric(values) or len(set(values)) < MIN_FOR_HALVES:
+        return {}
+    texts, find_group = split(values)
+    groups = [[score for value, score in scores if find_group(value) == number] for number in (0, 1)]
+    return {"medians": tuple(map(statistics.median, groups)), "groups": texts} if all(groups) else {}
 
 
-def _look_equal(summary: Summary, medians: tuple[float, float, float]) -> bool:
-    """Return whether the median scores of both halves are finite and the same as text."""
-    low, high, _ = medians
-    texts = {format_number(median, summary.infinity_text) for median in (low, high)}
-    return len(texts) == 1 and math.isfinite(low) and math.isfinite(high)
+def _split_at_middle(values: list[float]) -> Groups:
+    """Split values into those under and over the middle one."""
+    middle = statistics.median(values)
+    return (
+        f"if under {compact_value(middle)}",
+        "if over",
+    ), lambda value: None if value == middle else int(value > middle)
 
 
-def _describe_halves(summary: Summary, medians: tuple[float, float, float]) -> str:
-    """Return the median scores under and over the middle value of a key as text."""
-    low, high = (format_number(median, summary.infinity_text) for median in medians[:2])
-    middle = compact_value(medians[2])
-    if low == high:  # both infinite
-        return f"median {low} both under and over {middle}; "
-    return f"median {low} if under {middle}, {high} if over; "
+def _split_off_middle(values: list[float]) -> Groups:
+    """Split values into the middle half and the others."""
+    ordered = sorted(values)
+    low, high = ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
+    return (f"from {compact_value(low)} to {compact_value(high)}", "outside"), lambda value: int(
+        not low <= value <= high
+    )
+
+
+def _look_equal(summary: Summary, medians: tuple[float, ...]) -> bool:
+    """Return whether the median scores of both groups are finite and the same as text."""
+    texts = {format_number(median, summary.infinity_text) for median in medians}
+    return len(texts) == 1 and all(map(math.isfinite, medians))
+
+
+def _describe_medians(summary: Summary, effect: ClearEffect) -> str:
+    """Return the median scores of both groups as text, to be followed by more; empty without medians."""
+    if not effect.medians:
+        return ""
+    first, second = (format_number(median, summary.infinity_text) for median in effect.medians)
+    if first == second:  # both infinite
+        return f"median {first} in both; "
+    return f"median {first} {effect.groups[0]}, {second} {effect.groups[1]}; "

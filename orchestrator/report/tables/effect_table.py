@@ -48,8 +48,8 @@ class EffectLine:
 
     @property
     def intervals(self) -> list[tuple[float, float]]:
-        """The intervals of the difference, or else of the correlation and the slope."""
-        parts = (self.difference,) if self.difference else (self.effect, self.slope)
+        """The intervals of the difference, or else of the correlation, the middle and the slope."""
+        parts = (self.difference,) if self.difference else (self.effect, self.effect.middle, self.slope)
         ends = [(part.low, part.high) for part in parts if part is not None]
         return [pair for pair in ends if not math.isnan(pair[0])]
 
@@ -160,8 +160,9 @@ def list_slopes(summary: Summary, effect: Effect) -> tuple[Slope, ...]:
 
 def list_shown_intervals(summary: Summary, effect: Effect) -> Iterator[tuple[float, float]]:
     """Yield the ends of every shown interval of an effect."""
-    # Correlations, differences and slopes have intervals.
-    ends = [(effect.low, effect.high)]
+    # Correlations, differences and slopes have intervals. That of the middle is shown only if it excludes 0, but every
+    # one was a chance to do so.
+    ends = [(effect.low, effect.high), (effect.middle.low, effect.middle.high)]
     ends += [(difference.low, difference.high) for difference in effect.differences]
     ends += [(slope.low, slope.high) for slope in list_slopes(summary, effect)]
     yield from (pair for pair in ends if not math.isnan(pair[0]))

@@ -17,7 +17,7 @@ from scipy import stats
 
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.within import Cells, Difference, compare_within
-from orchestrator.statistics.intervals import estimate_correlation
+from orchestrator.statistics.intervals import Estimate, estimate_correlation
 from orchestrator.statistics.quartiles import Floats, compute_median
 from orchestrator.text.wording import compact_value
 
@@ -26,6 +26,8 @@ ScoresByConfig = Mapping[str, float | None]
 Members = Mapping[str, Mapping[int, float]]
 
 MAX_MEDIANS = 8  # values of a hyperparameter up to which each value has a median
+MIN_FOR_MIDDLE = 5  # distinct values of a number from which it has a middle
+NO_ESTIMATE = Estimate(n=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,9 @@ class KeyEffect:
     them, `dropped` those that failed.
 
     A numeric drawn key has Spearman's `correlation` over units with its interval, a categorical one `p` of
-    Kruskal-Wallis if every value has two units. A key whose values are compared within units (`compare_within`) has
+    Kruskal-Wallis if every value has two units. A correlation shows a trend; `middle` shows a best or worst value in
+    the middle: it is Spearman's correlation of the outcome with the distance of a value from the middle one, in ranks,
+    for MIN_FOR_MIDDLE or more numbers. A key whose values are compared within units (`compare_within`) has
     `differences` from its first value and `p` of the sign test or Friedman's `test`; with three or more numbers also
     the median `correlation` within units, with the sign test's `correlation_p`. It is `matched` if the values of all
     other compared keys were equal. `medians` and `counts` have the median outcome and the number of configurations by
@@ -55,6 +59,7 @@ class KeyEffect:
     low: float = math.nan
     high: float = math.nan
     correlation_p: float = math.nan
+    middle: Estimate = NO_ESTIMATE
     test: str = ""
     p: float = math.nan
     differences: tuple[Difference, ...] = ()
@@ -168,11 +173,20 @@ def _measure_over_units(
             "low": correlation.low,
             "high": correlation.high,
             "reason": correlation.reason,
+            "middle": _correlate_with_middle(values, score, design.unit),
         }
     else:
         fields["test"] = "Kruskal-Wallis"
         fields["p"], fields["reason"] = _test_groups(list(group_scores(values, score).values()), design.unit)
     return fields
+
+
+def _correlate_with_middle(values: Sequence[float], score: Floats, unit: str) -> Estimate:
+    """Return the rank correlation of the score with the distance of a value from the middle one, in ranks."""
+    if len(set(values)) < MIN_FOR_MIDDLE:
+        return Estimate(n=len(values))
+    ranks = stats.rankdata(values)
+    return estimate_correlation(np.abs(ranks - (len(ranks) + 1) / 2), score, unit)
 
 
 def _remove_intervals(fields: dict[str, Any]) -> dict[str, Any]:
@@ -181,7 +195,7 @@ def _remove_intervals(fields: dict[str, Any]) -> dict[str, Any]:
     differences = tuple(
         replace(difference, **missing_fields, reason=None) for difference in fields.get("differences", ())
     )
-    return fields | missing_fields | {"correlation_p": math.nan, "differences": differences}
+    return fields | missing_fields | {"correlation_p": math.nan, "middle": NO_ESTIMATE, "differences": differences}
 
 
 def _measure_within_units(units: Sequence[Cells], labels: Sequence[str], numeric: bool, unit: str) -> dict[str, Any]:

@@ -247,6 +247,22 @@ def test_effects_without_an_interval_have_their_test_or_a_reason_in_place_of_a_t
     assert "tpe" in tab.read("document.querySelector('#effects').textContent")
 
 
+def test_a_best_value_in_the_middle_has_a_row(tab, tmp_path, synthetic_sweep):
+    values = [{"training.learning_rate": 10.0 ** (-4 + 2 * (number * 7 % 24) / 23)} for number in range(24)]
+
+    def tent(number, seed, average, metric, lengths, step):
+        return 0.2 + 0.3 * abs(math.log10(values[number]["training.learning_rate"]) + 3) + 0.01 * seed + 0.0 * lengths
+
+    folders = {"tent": synthetic_sweep(tmp_path / "tent", values, 2, tent).folder}
+    folders["trend"] = synthetic_sweep(tmp_path / "trend", values, 2, curve).folder
+    rows = {}
+    for name, folder in folders.items():
+        tab.open(write_report(folder)[0].as_uri())
+        rows[name] = tab.read("[...document.querySelectorAll('#effects tbody tr')].map(e => e.textContent)")
+    assert ["middle" in row for row in rows["tent"]] == [False, True]
+    assert not any("middle" in row for row in rows["trend"]) and len(rows["trend"]) == 1
+
+
 def test_a_single_hyperparameter_has_points_alone(page, tab, tmp_path, synthetic_sweep):
     together = "document.querySelector('#together').hidden"
     heads = "[...document.querySelectorAll('#effects th')].map(e => e.textContent)"
@@ -257,9 +273,10 @@ def test_a_single_hyperparameter_has_points_alone(page, tab, tmp_path, synthetic
     tab.open(path.as_uri())
     assert tab.read(together) and tab.read("document.querySelectorAll('#points svg').length") == 1
 
-    # No others can be held fixed, so the correlations at the two groups of lengths are all the intervals.
+    # No others can be held fixed, so the correlations with the value and with its distance from the middle, at the two
+    # groups of lengths, are all the intervals.
     assert not [head for head in tab.read(heads) if "slope" in head]
-    assert re.findall(r"(\d+) intervals", tab.read("document.querySelector('main').textContent")) == ["2"]
+    assert re.findall(r"(\d+) intervals", tab.read("document.querySelector('main').textContent")) == ["4"]
     assert "partial" in (path.parent / "effects.csv").read_text().splitlines()[0].split(",")
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -390,7 +391,31 @@ def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
     spec = {"search.sampler": "grid", "space": {"training.learning_rate": {"grid": rates}}}
     values = [{"training.learning_rate": rate} for rate in rates]
     result = summarize(synthetic_sweep(tmp_path / "rates", values, 8, by_rate, spec=spec))
-    assert "lr 0.01 is better than 0.001 (difference -0.3" in describe_effects(result)
+    effect = compute_score_effects(result)[0]
+    best, first = (f"{effect.medians[value]:.3f} with {value}" for value in ("0.01", "0.001"))
+    assert f"lr 0.01 is better than 0.001 (median {best}, {first}; difference -0.3" in describe_effects(result)
+
+
+@pytest.mark.parametrize(("direction", "word"), [("maximize", "best"), ("minimize", "worst")])
+def test_a_best_value_in_the_middle_is_an_effect(tmp_path, synthetic_sweep, direction, word):
+    """The score is a tent over the logarithm of the rate, so that its rank correlation is about 0."""
+    rates = [10.0 ** (-4 + 2 * (number * 7 % 24) / 23) for number in range(24)]
+
+    def tent(number, seed, average, metric, lengths, step):
+        return 0.8 - 0.3 * abs(math.log10(rates[number]) + 3) + 0.002 * seed + 0.0 * lengths
+
+    values = [{"training.learning_rate": rate} for rate in rates]
+    spec = {"space": {"training.learning_rate": {"log_uniform": [1e-4, 1e-2]}}, "objective.direction": direction}
+    result = summarize(synthetic_sweep(tmp_path / "tent", values, 2, tent, spec=spec))
+    (effect,) = compute_score_effects(result)
+    assert effect.low < 0 < effect.high and effect.middle.high < -0.8
+    inside, outside = (
+        statistics.median(row.score for row in result.rows if (6 <= sorted(rates).index(row.values[key]) < 18) == half)
+        for key in ("training.learning_rate",)
+        for half in (True, False)
+    )
+    shown = describe_effects(result)
+    assert f"lr is {word} in the middle (median {inside:.3f} from " in shown and f", {outside:.3f} outside; " in shown
 
 
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):

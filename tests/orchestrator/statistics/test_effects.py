@@ -50,6 +50,20 @@ def test_effects_find_what_was_planted() -> None:
     assert all(effect.reason is None for effect in (rate, norm, width))
 
 
+def test_a_best_value_in_the_middle_has_a_correlation_of_its_own() -> None:
+    rng = np.random.default_rng(3)
+    rates = 10 ** rng.uniform(-4, -2, 20)
+    values = {f"c{i}": {"rate": float(rate), "layers": i % 4} for i, rate in enumerate(rates)}
+    scores = {f"c{i}": abs(math.log10(rate) + 3) + 0.02 * rng.normal() for i, rate in enumerate(rates)}
+    rate, layers = compute_effects(values, scores)
+    distance = np.abs(stats.rankdata(rates) - 10.5)
+    assert rate.middle.value == pytest.approx(stats.spearmanr(distance, list(scores.values())).statistic)
+    assert rate.middle.low > 0.5 and rate.low < 0 < rate.high
+    assert math.isnan(layers.middle.value), "four values are too few to have a middle"
+    adaptive = compute_effects(values, scores, Design(kind="adaptive"))
+    assert math.isnan(adaptive[0].middle.low)
+
+
 def test_failed_configurations_are_dropped_and_counted_and_infinite_ones_rank_last() -> None:
     values = {f"c{n}": {"x": n, "norm": "ab"[n % 2]} for n in range(8)}
     scores: dict[str, float | None] = {f"c{n}": float(n) for n in range(8)}

@@ -61,7 +61,10 @@ function makeEffectTable(effects, namesLengths, isPhone) {
   const slopeLimit = limitOf("slopes"), differenceLimit = limitOf("differences"), width = isPhone ? 100 : 130;
   const body = effects.flatMap(effect => {
     const correlation = effect.correlation[0] === null ? [] : [{ends: effect.correlation, limit: 1}];
-    const marginal = [...correlation, ...effect.differences.map(line => ({...line, limit: differenceLimit}))];
+    const [, low, high] = effect.middle;  // shown only if it is an effect, because most keys have a trend or nothing
+    const middle = low > 0 || (low !== null && high < 0)
+      ? [{ends: effect.middle, limit: 1, value: "with the distance from the middle value"}] : [];
+    const marginal = [...correlation, ...middle, ...effect.differences.map(line => ({...line, limit: differenceLimit}))];
     const instead = effect.p === null ? effect.reason : `${effect.test}: p = ${effect.p.toPrecision(3)}`;
     return d3.range(Math.max(1, marginal.length, effect.slopes.length)).map(n => {
       const onFirst = text => n ? "" : text;
