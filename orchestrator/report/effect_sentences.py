@@ -9,7 +9,8 @@ from typing import Any
 from orchestrator.report.tables.effect_table import EffectLine, list_effect_lines
 from orchestrator.results.analysis import compute_score_effects, explain_missing_effects, shows_effects
 from orchestrator.results.summary import Summary
-from orchestrator.statistics.effects.rank_effects import is_numeric
+from orchestrator.statistics.effects.rank_effects import MIDDLE_LEVEL, is_numeric
+from orchestrator.statistics.intervals import LEVEL
 from orchestrator.text.wording import (
     compact_value,
     format_lengths,
@@ -140,7 +141,9 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> ClearEffec
     if _excludes_zero(middle.low, middle.high):
         return ClearEffect(
             text=f"{name} is {'best' if (middle.value > 0) == (rises == 'worse') else 'worst'} in the middle",
-            size=_describe_size("rank correlation with the distance from it", middle.value, middle.low, middle.high),
+            size=_describe_size(
+                "rank correlation with the distance from it", middle.value, middle.low, middle.high, MIDDLE_LEVEL
+            ),
             **_compare_groups(summary, effect.key, _split_off_middle),
         )
     return None
@@ -151,10 +154,10 @@ def _excludes_zero(low: float, high: float) -> bool:
     return low > 0 or high < 0
 
 
-def _describe_size(measure: str, value: float, low: float, high: float) -> str:
+def _describe_size(measure: str, value: float, low: float, high: float, level: float = LEVEL) -> str:
     """Return a measure with its interval as text."""
     value_text, low_text, high_text = map(format_signed, (value, low, high))
-    return f"{measure} {value_text}, 95 % [{low_text}, {high_text}]"
+    return f"{measure} {value_text}, {100 * level:.0f} % [{low_text}, {high_text}]"
 
 
 Groups = tuple[tuple[str, str], Callable[[float], int | None]]

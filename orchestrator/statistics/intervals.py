@@ -42,7 +42,9 @@ class Estimate:
     reason: str | None = None
 
 
-def estimate_correlation(x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: str = "values") -> Estimate:
+def estimate_correlation(
+    x: Sequence[float] | Floats, y: Sequence[float] | Floats, units: str = "values", level: float = LEVEL
+) -> Estimate:
     """Return Spearman's rank correlation of independent pairs with an interval on Fisher's scale.
 
     The variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), and that of
@@ -64,7 +66,7 @@ def estimate_correlation(x: Sequence[float] | Floats, y: Sequence[float] | Float
     value = float(compute_rank_correlations(pairs[None])[0])
     if n < MIN_FOR_CORRELATION:
         return Estimate(n=n, value=value, reason=explain_too_few(n, MIN_FOR_CORRELATION, units))
-    (low,), (high,) = compute_correlation_intervals(pairs[None])
+    (low,), (high,) = compute_correlation_intervals(pairs[None], level)
     return Estimate(n=n, value=value, low=float(low), high=float(high))
 
 
@@ -97,7 +99,7 @@ def compute_rank_correlations(samples_RN2: Floats) -> Floats:
         return np.asarray((x_RN * y_RN).sum(axis=1) / scale_R)
 
 
-def compute_correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
+def compute_correlation_intervals(samples_RN2: Floats, level: float = LEVEL) -> tuple[Floats, Floats]:
     """Return the ends (samples,) of `estimate_correlation`'s interval for each sample (samples, pairs, 2).
 
     The ends are NaN if the correlation is NaN.
@@ -118,7 +120,7 @@ def compute_correlation_intervals(samples_RN2: Floats) -> tuple[Floats, Floats]:
     error_R = np.sqrt((formula_R + np.maximum(jackknife_R, MIN_ERROR_RATIO**2 * formula_R)) / 2)
 
     # The interval is symmetric on Fisher's scale, and tanh keeps its ends within [-1, 1].
-    half_R = stats.norm.ppf((1 + LEVEL) / 2) * error_R
+    half_R = stats.norm.ppf((1 + level) / 2) * error_R
     low_R, high_R = np.tanh(np.arctanh(r_R) - half_R), np.tanh(np.arctanh(r_R) + half_R)
     return np.where(same_order_R < 0, -1.0, low_R), np.where(same_order_R > 0, 1.0, high_R)
 

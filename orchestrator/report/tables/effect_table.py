@@ -48,8 +48,8 @@ class EffectLine:
 
     @property
     def intervals(self) -> list[tuple[float, float]]:
-        """The intervals of the difference, or else of the correlation, the middle and the slope."""
-        parts = (self.difference,) if self.difference else (self.effect, self.effect.middle, self.slope)
+        """The intervals of the difference, or else of the correlation and the slope."""
+        parts = (self.difference,) if self.difference else (self.effect, self.slope)
         ends = [(part.low, part.high) for part in parts if part is not None]
         return [pair for pair in ends if not math.isnan(pair[0])]
 
@@ -122,6 +122,11 @@ def list_effect_notes(summary: Summary) -> list[str]:
         )
     if any(effect.differences and not math.isnan(effect.correlation) for effect in effects):
         notes.append(f"Rank correlation of a key with differences: the median of the correlations within {unit}.")
+    if any(not math.isnan(effect.middle.low) for effect in effects):
+        notes.append(
+            "A best or worst value in the middle is shown if the rank correlation with the distance from the middle value "
+            "has a 99 % interval without 0. Other shapes without a trend are not looked for."
+        )
     if unmatched := list(dict.fromkeys(effect.key for effect in effects if not effect.matched)):
         notes.append(f"{', '.join(unmatched)}: other keys vary together with these, and may cause their effects.")
     if shown_slopes := [effect for effect in effects if list_slopes(summary, effect)]:
@@ -160,9 +165,8 @@ def list_slopes(summary: Summary, effect: Effect) -> tuple[Slope, ...]:
 
 def list_shown_intervals(summary: Summary, effect: Effect) -> Iterator[tuple[float, float]]:
     """Yield the ends of every shown interval of an effect."""
-    # Correlations, differences and slopes have intervals. That of the middle is shown only if it excludes 0, but every
-    # one was a chance to do so.
-    ends = [(effect.low, effect.high), (effect.middle.low, effect.middle.high)]
+    # Correlations, differences and slopes have intervals.
+    ends = [(effect.low, effect.high)]
     ends += [(difference.low, difference.high) for difference in effect.differences]
     ends += [(slope.low, slope.high) for slope in list_slopes(summary, effect)]
     yield from (pair for pair in ends if not math.isnan(pair[0]))

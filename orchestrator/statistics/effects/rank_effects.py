@@ -27,6 +27,7 @@ Members = Mapping[str, Mapping[int, float]]
 
 MAX_MEDIANS = 8  # values of a hyperparameter up to which each value has a median
 MIN_FOR_MIDDLE = 5  # distinct values of a number from which it has a middle
+MIDDLE_LEVEL = 0.99  # of its interval, because every key is also looked at for a trend
 NO_ESTIMATE = Estimate(n=0)
 
 
@@ -41,11 +42,11 @@ class KeyEffect:
     A numeric drawn key has Spearman's `correlation` over units with its interval, a categorical one `p` of
     Kruskal-Wallis if every value has two units. A correlation shows a trend; `middle` shows a best or worst value in
     the middle: it is Spearman's correlation of the outcome with the distance of a value from the middle one, in ranks,
-    for MIN_FOR_MIDDLE or more numbers. A key whose values are compared within units (`compare_within`) has
-    `differences` from its first value and `p` of the sign test or Friedman's `test`; with three or more numbers also
-    the median `correlation` within units, with the sign test's `correlation_p`. It is `matched` if the values of all
-    other compared keys were equal. `medians` and `counts` have the median outcome and the number of configurations by
-    value, for up to MAX_MEDIANS values.
+    with a 99 % interval, for MIN_FOR_MIDDLE or more numbers. A key whose values are compared within units
+    (`compare_within`) has `differences` from its first value and `p` of the sign test or Friedman's `test`; with three
+    or more numbers also the median `correlation` within units, with the sign test's `correlation_p`. It is `matched` if
+    the values of all other compared keys were equal. `medians` and `counts` have the median outcome and the number of
+    configurations by value, for up to MAX_MEDIANS values.
     """
 
     key: str
@@ -182,11 +183,14 @@ def _measure_over_units(
 
 
 def _correlate_with_middle(values: Sequence[float], score: Floats, unit: str) -> Estimate:
-    """Return the rank correlation of the score with the distance of a value from the middle one, in ranks."""
+    """Return the rank correlation of the score with the distance of a value from the middle one, in ranks.
+
+    Its level is MIDDLE_LEVEL. It has no value for fewer than MIN_FOR_MIDDLE distinct values.
+    """
     if len(set(values)) < MIN_FOR_MIDDLE:
         return Estimate(n=len(values))
     ranks = stats.rankdata(values)
-    return estimate_correlation(np.abs(ranks - (len(ranks) + 1) / 2), score, unit)
+    return estimate_correlation(np.abs(ranks - (len(ranks) + 1) / 2), score, unit, MIDDLE_LEVEL)
 
 
 def _remove_intervals(fields: dict[str, Any]) -> dict[str, Any]:

@@ -273,10 +273,9 @@ def test_a_single_hyperparameter_has_points_alone(page, tab, tmp_path, synthetic
     tab.open(path.as_uri())
     assert tab.read(together) and tab.read("document.querySelectorAll('#points svg').length") == 1
 
-    # No others can be held fixed, so the correlations with the value and with its distance from the middle, at the two
-    # groups of lengths, are all the intervals.
+    # No others can be held fixed, so the correlations at the two groups of lengths are all the intervals.
     assert not [head for head in tab.read(heads) if "slope" in head]
-    assert re.findall(r"(\d+) intervals", tab.read("document.querySelector('main').textContent")) == ["4"]
+    assert re.findall(r"(\d+) intervals", tab.read("document.querySelector('main').textContent")) == ["2"]
     assert "partial" in (path.parent / "effects.csv").read_text().splitlines()[0].split(",")
 
 

@@ -16,7 +16,7 @@ import pytest
 from orchestrator.claims.seed_tests import answer_median
 from orchestrator.statistics.effects.design import Design
 from orchestrator.statistics.effects.partial_effects import Slope, compute_partial_effects
-from orchestrator.statistics.effects.rank_effects import Members, compute_effects, score_units
+from orchestrator.statistics.effects.rank_effects import MIDDLE_LEVEL, Members, compute_effects, score_units
 from orchestrator.statistics.effects.within import compare_within
 from orchestrator.statistics.intervals import (
     compute_correlation_intervals,
@@ -87,7 +87,7 @@ def test_the_middle_of_a_key_without_an_effect(n: int) -> None:
         values = {str(number): {"rate": value} for number, value in enumerate(rng.random(n).tolist())}
         (effect,) = compute_effects(values, dict(zip(values, rng.normal(size=n).tolist(), strict=True)))
         found.append(effect.middle.low <= 0 <= effect.middle.high)
-    within_three_points(found, or_more=True)
+    within_three_points(found, nominal=MIDDLE_LEVEL)
 
 
 # Medians --------------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ function makeEffectTable(effects, namesLengths, isPhone) {
     const correlation = effect.correlation[0] === null ? [] : [{ends: effect.correlation, limit: 1}];
     const [, low, high] = effect.middle;  // shown only if it is an effect, because most keys have a trend or nothing
     const middle = low > 0 || (low !== null && high < 0)
-      ? [{ends: effect.middle, limit: 1, value: "with the distance from the middle value"}] : [];
+      ? [{ends: effect.middle, limit: 1, value: "with the distance from the middle value (99 %)"}] : [];
     const marginal = [...correlation, ...middle, ...effect.differences.map(line => ({...line, limit: differenceLimit}))];
     const instead = effect.p === null ? effect.reason : `${effect.test}: p = ${effect.p.toPrecision(3)}`;
     return d3.range(Math.max(1, marginal.length, effect.slopes.length)).map(n => {
