@@ -2,7 +2,6 @@
 
 import base64
 import json
-import math
 import socket
 import threading
 import urllib.error
@@ -53,7 +52,7 @@ def make_notice_fields(state: SweepState, status: str, message: str) -> dict[str
     """Return the JSON fields; `text`, which Slack shows, has the main ones as a line."""
     members = Counter(member.status for member in state.members)
     best = find_best_configuration(state)
-    score = best.score if best and best.score is not None and math.isfinite(best.score) else None
+    score = best.scores[-1] if best else None
 
     # The message is sent to another service, and may have an address with a password.
     message, total = mask_passwords(message), len(state.configurations)

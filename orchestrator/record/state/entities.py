@@ -41,8 +41,9 @@ class MemberState:
 class ConfigurationState:
     """State of a configuration with its members by seed; `score` is None until `is_scored`, and also if it failed.
 
-    `measurements_digest` names its metrics and lengths in `SweepState.measurements_by_digest`. `seeds_failed` is the
-    number of seeds that the score counted as failed. `pruned_at` is the step of the rung at which a race pruned it; a
+    `measurements_digest` names its metrics and lengths in `SweepState.measurements_by_digest`. `scores` are all its
+    scores, the newest last: it is scored again with more seeds. `seeds_failed` is the number of seeds that the score
+    counted as failed. `pruned_at` is the step of the rung at which a race pruned it; a
     pruned configuration has no score.
     """
 
@@ -53,6 +54,7 @@ class ConfigurationState:
     measurements_digest: str
     members: dict[int, MemberState] = field(default_factory=dict)
     score: float | None = None
+    scores: list[float | None] = field(default_factory=list)
     seeds_failed: int = 0
     is_scored: bool = False
     pruned_at: int | None = None

@@ -132,8 +132,10 @@ class SweepState:
 
     @property
     def configurations_done(self) -> int:
-        """The number of configurations that are scored or pruned."""
-        return sum(configuration.has_ended for configuration in self.configurations.values())
+        """The number of configurations that have a result: pruned, or scored, perhaps before they got more seeds."""
+        return sum(
+            configuration.has_ended or bool(configuration.scores) for configuration in self.configurations.values()
+        )
 
     def list_packed_seeds(self) -> dict[str, tuple[int, ...]]:
         """Return the seeds of each configuration that are in a pack, sorted."""
@@ -385,6 +387,7 @@ class SweepState:
         configuration = self.configurations[config_id]
         if not configuration.is_scored:
             configuration.is_scored = True
+            configuration.scores.append(record.fields["score"])
             configuration.score, configuration.seeds_failed = record.fields["score"], record.fields["seeds_failed"]
 
     def _get_pack(self, record: Record, pack_id: str) -> PackState:

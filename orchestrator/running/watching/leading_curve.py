@@ -17,9 +17,12 @@ MAX_LENGTHS = 12
 
 
 def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
-    """Return a row with the judged metric at each length, "1: 0.0037, 2: 0.0041"; none before the first score."""
+    """Return a row with the judged metric at each length, "1: 0.0037, 2: 0.0041".
+
+    There is none before the first score, nor while the best configuration trains more seeds.
+    """
     best = find_best_configuration(state)
-    if best is None:
+    if best is None or not best.is_scored:
         return []
 
     # Only the packs of the best configuration are read: the curves of a large sweep take long.

@@ -135,15 +135,19 @@ def count_steps(state: SweepState) -> int:
 
 
 def find_best_configuration(state: SweepState) -> ConfigurationState | None:
-    """Return the finished configuration with the best finite score, in a race of its last round; None without one."""
+    """Return the configuration with the best finite score, in a race of its contenders; None without one.
+
+    While it trains more seeds, its score is the one before.
+    """
     sign = get_sign(state.spec.get("objective", {}).get("direction", "minimize"))
     candidates = [
         state.configurations[config_id] for config_id in (state.race.contenders if state.race else state.configurations)
     ]
     ranked = [
-        (sign * configuration.score, configuration.number, configuration)
+        (sign * score, configuration.number, configuration)
         for configuration in candidates
-        if configuration.score is not None and math.isfinite(configuration.score)
+        for score in configuration.scores[-1:]
+        if score is not None and math.isfinite(score) and configuration.pruned_at is None
     ]
     return min(ranked)[2] if ranked else None  # numbers are distinct: configurations themselves are never compared
 
@@ -154,7 +158,7 @@ def format_best_score(state: SweepState, placeholder: str = "none yet") -> str:
     The label is that of the report: in a confirmation, that of the search.
     """
     best = find_best_configuration(state)
-    return f"{format_number(best.score)} ({make_label(state.provenance, best.number)})" if best else placeholder
+    return f"{format_number(best.scores[-1])} ({make_label(state.provenance, best.number)})" if best else placeholder
 
 
 def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = MappingProxyType({})) -> dict[str, int]:

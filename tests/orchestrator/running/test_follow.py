@@ -20,7 +20,9 @@ from orchestrator.results.make_summary import summarize
 from orchestrator.running.watching import leading_curve
 from orchestrator.running.watching.follow import LedgerMeter, follow_sweep
 from orchestrator.running.watching.leading_curve import make_leading_curve_rows
+from orchestrator.running.watching.meter import find_best_configuration, format_best_score, make_progress_rows
 from orchestrator.running.watching.status import make_status_rows
+from orchestrator.session.webhook import make_notice_fields
 from orchestrator.text.consoles import align_rows
 from tests.orchestrator.running.ledgers import wait_for
 
@@ -132,6 +134,23 @@ def test_there_is_no_curve_before_a_score_and_damage_is_said(tmp_path, unfinishe
         part.write_bytes(b"no curves")
     ((_, text),) = make_leading_curve_rows(state)
     assert text.startswith("cannot be read: ") and ".parquet" in text
+
+
+def test_an_extended_sweep_keeps_its_best_score_and_its_configurations(small_sweep):
+    """The six configurations lack seeds 3 and 4; then one of them is scored again, as the worst."""
+    state, best = small_sweep, find_best_configuration(small_sweep)
+    before = format_best_score(state)
+    spec = state.spec | {"seeds": [0, 1, 2, 3, 4]}
+    state.apply(Record(999, 0.0, "extend", {"spec": spec, "spec_hash": "", "provenance": {}}))
+    for rows in (dict(make_status_rows(state)), dict(make_progress_rows(state, {}, elapsed=1.0, speed=0.0, phase=""))):
+        assert (rows["seeds"], rows["configurations"]) == ("18/30", "6/6")
+        assert rows["best so far"].startswith(before)
+    assert not make_leading_curve_rows(state)  # seeds that are still training would change the curve
+    assert make_notice_fields(state, "interrupted", "")["best_score"] == best.scores[-1] and best.score is None
+
+    score = {"number": best.number, "config_id": best.config_id, "score": 1e6, "seeds_failed": 0}
+    state.apply(Record(1000, 0.0, "score", score))
+    assert find_best_configuration(state).number != best.number
 
 
 def test_a_killed_and_an_interrupted_sweep_say_how_to_go_on(tmp_path, synthetic_sweep, simple_curve):
