@@ -82,7 +82,9 @@ def refuse_configurations(spec: SweepSpec, count: int, sweep: str) -> None:
             f"--configurations {count}: {sweep} has only a grid; add values with --set 'space.KEY={{grid: [...]}}'"
         )
     if count < search.configurations:
-        raise UserError(f"--configurations {count}: must not shrink {sweep}; allowed: >= {search.configurations}")
+        raise UserError(
+            f"--configurations {count}: must not shrink {sweep}; allowed: more than {search.configurations}"
+        )
 
 
 def _find_refused_changes(changes: Sequence[tuple[str, object, object]]) -> list[tuple[str, object, object]]:

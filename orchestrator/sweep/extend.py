@@ -329,7 +329,8 @@ def _choose_new_seeds(option: str, planned_seeds: Sequence[int], sweep_by_seed: 
     if re.fullmatch(r"\+?[0-9]{1,10}", text):
         number = int(text) if text.startswith("+") else int(text) - len(planned_seeds)
         if number < 0:
-            raise UserError(f"--seeds {option}: already {len(planned_seeds)} seeds; allowed: >= {len(planned_seeds)}")
+            present = len(planned_seeds)
+            raise UserError(f"--seeds {option}: already {present} seeds; allowed: more than {present}")
         refuse_many_seeds(option, len(planned_seeds) + number)
         used = {*planned_seeds, *sweep_by_seed}
         return tuple(islice((seed for seed in count() if seed not in used), number))

@@ -135,11 +135,11 @@ LISTED = sets("space={}", "search={sampler: listed, listed: [{model.norm: pre}, 
     [
         ([], "", "4 configurations with seeds 0-1"),
         ([], "--seeds 2", "4 configurations with seeds 0-1"),
-        ([], "--seeds 1", "allowed: >= 2"),
+        ([], "--seeds 1", "allowed: more than 2"),  # 2 add nothing
         ([], "--seeds 9-5", "--seeds '9-5'"),
         ([], "--seeds 3 --set ' seeds=4'", "--seeds and --set seeds"),
         ([], "--configurations 5 --set 'search={configurations: 6}'", "--configurations and --set search"),
-        ([], "--configurations 3", "--configurations 3"),
+        ([], "--configurations 3", "allowed: more than 4"),
         ([], "--top 1", "--seeds"),
         ([], "--top 1 --configuration 1 --seeds 4", "--configuration"),
         ([], "--top 9 --seeds 4", "1 to 4"),
