@@ -8,9 +8,12 @@ seed, and all values of `config` that have no placeholder elsewhere. `$${x}` is 
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,14 +97,28 @@ def fill_words(words: Sequence[str], values: PlaceholderValues) -> list[str]:
 def receives_key(words: Iterable[str], key: str, files: Iterable[Path] = ()) -> bool:
     """Return whether a program receives `key` ("seed" or "config.KEY") in its words, or reads it by the client.
 
-    files: the Python files of the program.
+    files: those of the program.
     """
     names = _find_placeholders(words)
     parts = key.split(".")
     prefixes = {".".join(parts[: count + 1]) for count in range(len(parts))}  # ${config.optimizer} has all its values
     if names & {*ARGUMENT_LISTS, *prefixes} or (parts[0] == "config" and "config_file" in names):
         return True
-    return any(_reads_key(path.read_text(encoding="utf-8", errors="replace"), parts[0]) for path in files)
+    return any(_reads_key(_read_code(path), parts[0]) for path in files)
+
+
+def _read_code(path: Path) -> str:
+    """Return the text of a file, a Python file without comments; after a syntax error they are kept."""
+    code = path.read_text(encoding="utf-8", errors="replace")
+    if path.suffix != ".py":
+        return code
+    lines = code.split("\n")
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                lines[row - 1] = lines[row - 1][:column]
+    return "\n".join(lines)
 
 
 def _reads_key(code: str, key: str) -> bool:

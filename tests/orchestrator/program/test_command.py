@@ -158,6 +158,8 @@ def test_hands_over(words: list[str], key: str, expected: bool) -> None:
             True,
         ),
         ("import json\nargs.seed", False, False),
+        ("import lengthwise\nrun = lengthwise.member()  # run.seed\nrate = 1  # or run.config['lr']", False, False),
+        ("import lengthwise\nrun = lengthwise.member()\nprint('# not a comment', run.seed)\nif (", True, False),
         ("import lengthwise, random\nrandom.seed(0)\nrun = lengthwise.member()\nprint(run.config)", False, True),
     ],
 )
