@@ -245,7 +245,9 @@ def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
     kinds = [name for paired, name in ((True, "sign test"), (False, "rank-sum test")) if paired in pairings]
     smallest = format_p(min(comparison.outcome.smallest_p for comparison in tested))
     tests = max(comparison.tests for comparison in tested)
-    sentence = f"p: exact two-sided {' or '.join(kinds)}; with these seeds it is at least {smallest}"
+    has_ties = any(comparison.outcome.paired and comparison.outcome.ties for comparison in tested)
+    ties = " (ties count for both sides)" if has_ties else ""
+    sentence = f"p: exact two-sided {' or '.join(kinds)}{ties}; with these seeds it is at least {smallest}"
     if needed := count_pairs_needed(tested):
         after = " after the correction" if tests > 1 else ""
         sentence += f", and below {ALPHA:g}{after} only with {needed} pairs or more"

@@ -13,7 +13,11 @@ from typer.testing import CliRunner
 from orchestrator.cli import main as cli
 from orchestrator.report.comparisons import _lay_out_comparisons
 from orchestrator.report.tables.columns import make_cells
-from orchestrator.report.tables.seed_comparison_table import describe_verdict, make_comparison_columns
+from orchestrator.report.tables.seed_comparison_table import (
+    describe_verdict,
+    list_difference_notes,
+    make_comparison_columns,
+)
 from orchestrator.report.write_report import read_summary, write_report
 from orchestrator.results.comparing.seed_comparisons import Side, compare_seeds, compare_sides, make_question
 from orchestrator.results.make_summary import summarize
@@ -109,6 +113,19 @@ def test_pairs_that_failed_on_both_sides_decide_nothing(tmp_path, synthetic_swee
     assert comparison.outcome.low == comparison.outcome.high == 0 and comparison.verdict == "inconclusive"
     text = describe_verdict(comparison, "#0", "#1")
     assert text.startswith("Inconclusive") and "10 pairs" in text and "8 of them failed on both" in text
+
+
+@pytest.mark.parametrize("equal", [0, 6])
+def test_the_notes_say_that_the_sign_test_counts_equal_pairs(equal, tmp_path, synthetic_sweep):
+    """Of ten pairs, those of the first seeds are equal; in the others #0 is lower."""
+
+    def partly_equal(number, seed, average, metric, lengths, step):
+        return 0.5 + 0.1 * number * (seed >= equal) + 0 * lengths
+
+    comparison = compare_halves(tmp_path / "ties", synthetic_sweep, 10, [], partly_equal)
+    assert (comparison.outcome.ties, comparison.outcome.p) == (equal, 1.0 if equal else 2 * 0.5**10)
+    (note,) = (note for note in list_difference_notes([comparison]) if "sign test" in note)
+    assert ("ties" in note) == bool(equal)
 
 
 def test_pairs_that_failed_on_one_side_are_counted(tmp_path, synthetic_sweep):
