@@ -220,21 +220,26 @@ def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_a
     pairs = [{"labels": [second, first], "sentence": "On fresh seeds."}] * has_ended
     confirmed.write_text(text.replace('"confirmed_pairs":[]', f'"confirmed_pairs":{json.dumps(pairs)}'))
     tab.open(confirmed.as_uri())
-    verdict = tab.read("document.querySelector('.verdict').textContent")
+    verdicts = "[...document.querySelectorAll('.verdict')].map(e => e.textContent)"
+    is_answered = "document.querySelector('#comparison').textContent.includes('answer of fresh seeds')"
+    is_advised = "document.querySelector('#comparison').textContent.includes('lengthwise confirm')"
+    verdict, *answers = tab.read(verdicts)
     best = tab.read(ROWS)[0]
+    assert verdict.startswith(f"On the seeds that chose {best} (biased): {best} ") and "fresh" not in verdict
+    assert answers == ["On fresh seeds."] * has_ended
+    assert (tab.read(is_answered), tab.read(is_advised)) == (has_ended, not has_ended)
     if has_ended:
         assert tab.read("document.querySelector('#lead')") is None
-        assert verdict.startswith(f"On the seeds that chose {best} (biased): {best} ")
-        assert verdict.endswith(". On fresh seeds.")
         tab.click('#table tr[data-c="2"]')  # a pair that nothing has confirmed
-        verdict = tab.read("document.querySelector('.verdict').textContent")
+        (verdict,) = tab.read(verdicts)
         assert "fresh" not in verdict and f" {third} " in verdict
+        assert (tab.read(is_answered), tab.read(is_advised)) == (False, True)
         tab.set("#metric", 1)
         tab.click('#table tr[data-c="1"]')
-        assert "fresh" not in tab.read("document.querySelector('.verdict').textContent")
+        (verdict,) = tab.read(verdicts)
+        assert "fresh" not in verdict and (tab.read(is_answered), tab.read(is_advised)) == (False, True)
     else:
         assert "in the search" in tab.read("document.querySelector('#lead b').textContent")
-        assert verdict.startswith(f"On the seeds that chose {best} (biased): {best} ")
 
 
 def test_the_verdict_has_the_sign_of_the_table(page):

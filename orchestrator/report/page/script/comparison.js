@@ -116,7 +116,7 @@ function drawComparison() {
   const [label, otherLabel] = [first, second].map(c => configurations[c].label);
   box.replaceChildren(make("h2", `${label} against ${otherLabel}, seed by seed`));
   if (comparisons.length)
-    box.append(make("p", describeVerdict(comparisons[0], first, second), {class: "verdict"}));
+    box.append(...listVerdicts(comparisons[0], first, second).map(text => make("p", text, {class: "verdict"})));
   box.append(
     make("p", `A is ${label} (${describe(first)}). B is ${otherLabel} (${describe(second)}).`),
     makeSwap(),
@@ -154,20 +154,21 @@ function makeSwap() {
   return swap;
 }
 
-// Return the verdict of the first comparison, with what biases it, and the answers of confirmations on the same pair.
-function describeVerdict(comparison, first, second) {
-  const labels = [first, second].map(c => configurations[c].label), isJudged = metricName() === judgedName;
-  const isSamePair = pair => labels.every(label => pair.labels.includes(label));
-  const answers = isJudged ? page.confirmed_pairs.filter(isSamePair) : [];
+// Return the sentences of confirmations on this pair; they are on the judged metric alone.
+const listAnswers = (first, second) => metricName() !== judgedName ? [] : page.confirmed_pairs
+  .filter(pair => [first, second].every(c => pair.labels.includes(configurations[c].label)))
+  .map(({sentence}) => sentence);
 
-  const sentence = describeComparison(comparison, first, second), biased = isBiased(comparison, first, second);
-  const isSearched = biased || (page.confirmed && isOneChosen(first, second));
+// Return the verdict of the first comparison, with what biases it, and the answers of fresh seeds, a sentence each.
+function listVerdicts(comparison, first, second) {
+  const answers = listAnswers(first, second), biased = isBiased(comparison, first, second);
+  const sentence = describeComparison(comparison, first, second);
   let verdict = sentence;
-  if (isSearched) {
+  if (biased || (page.confirmed && isOneChosen(first, second))) {
     const seeds = `the seeds that chose ${configurations[ranked[0]].label}${biased ? " (biased)" : ""}`;
     verdict = `On ${seeds}: ${continueSentence(sentence)}`;
   } else if (answers.length) verdict = `In the search: ${continueSentence(sentence)}`;
-  return [verdict, ...answers.map(({sentence}) => sentence)].join(" ");
+  return [verdict, ...answers];
 }
 
 // Return the table: a row for each group of lengths. Each picture has its own scale, because differences may grow
@@ -227,7 +228,7 @@ function listComparisonNotes(comparisons, sign) {
   else if (isOneChosen(first, second))
     notes.push(
       `${configurations[ranked[0]].label} was ranked first on these same seeds, so its lead is partly luck.`,
-      page.confirmed ? "The sentences at the top have the answer of fresh seeds."
+      listAnswers(first, second).length ? "The sentences at the top have the answer of fresh seeds."
         : "For a fair test: lengthwise confirm.",
     );
   else notes.push("Neither interval nor p is corrected for how the pair was picked.");
