@@ -61,6 +61,7 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def make_run_name(row: ConfigurationResult, label: str, sweep: str) -> str:
-    """Return the name of a configuration's run: `#3: lr 0.00316`; with long values `quickstart #3`, else `#3`."""
-    names = (f"{label}: {format_values(row.values) or row.config_id}", f"{sweep} {label}", label)
+    """Return the name of a configuration's run: `#3: lr 0.00316`; with long or no values `quickstart #3`, else `#3`."""
+    with_values = [f"{label}: {format_values(row.values)}"] if row.values else []
+    names = (*with_values, f"{sweep} {label}", label)
     return next((name for name in names if len(name) <= MAX_RUN_NAME), label)

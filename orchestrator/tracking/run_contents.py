@@ -132,7 +132,7 @@ class MlflowRunBuilder:
                 "first_score": first.score if first else None,
                 "first_test": first.test_quartiles.median if first and first.test_quartiles else None,
             }
-            points = _make_points(values, end_ms)
+            points = [*_make_points(values, end_ms), *self._make_first_curve(first, end_ms)]
         return RunContents.cut_to_limits(
             name=summary.name,
             status=STATUSES.get(state.end_status or "", "RUNNING"),
@@ -142,6 +142,13 @@ class MlflowRunBuilder:
             tags=tags,
             points=points,
         )
+
+    def _make_first_curve(self, first: ConfigurationResult | None, time_ms: int) -> Iterator[Point]:
+        """Yield the judged median curve of the configuration ranked first, by which MLflow's charts compare sweeps."""
+        metric, average = self.summary.objective_curve
+        if first is not None and (band := self.summary.bands.get((first.config_id, metric, average))):
+            key = f"first/{self._names[metric]}/{self._names[average]}/median"
+            yield from (Point(key, *pair, time_ms) for pair in zip(band.lengths, band.median, strict=True))
 
     def make_configuration_runs(self, parent_run_id: str = "") -> Iterator[tuple[ConfigurationResult, RunContents]]:
         """Yield the run of each configuration, by number, as a child of the run of the sweep."""

@@ -76,9 +76,11 @@ def serve(
         hint = "; open a page below, not this address; the newest sweep comes first:" if sweeps else ""
         say(f"MLflow runs at {url} (Ctrl-C ends it){hint}")
 
-        # The address of a chart is long, so only the newest sweep has one; its page links to the other charts.
+        # The address of the objective's chart names every run, so only the newest sweep has this long link.
         for index, (title, links) in enumerate(sweeps[:MAX_SHOWN_SWEEPS]):
-            say("\n".join([title, *(f"  {name}: {link}" for name, link in links[: 1 if index else 2])]))
+            report, objective, charts = links[:3]
+            shown = (report, charts) if index else (report, objective, charts)
+            say("\n".join([title, *(f"  {name}: {link}" for name, link in shown)]))
         if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
             say(f"{format_count(older, 'older sweep')}, among the experiments of MLflow")
         if show:

@@ -124,8 +124,8 @@ def list_effect_notes(summary: Summary) -> list[str]:
         notes.append(f"Rank correlation of a key with differences: the median of the correlations within {unit}.")
     if any(not math.isnan(effect.middle.low) for effect in effects):
         notes.append(
-            "A best or worst value in the middle is shown if the rank correlation with the distance from the middle value "
-            "has a 99 % interval without 0. Other shapes without a trend are not looked for."
+            "A best or worst value in the middle is shown if the rank correlation with the distance from the middle "
+            "value has a 99 % interval without 0. Other shapes without a trend are not looked for."
         )
     if unmatched := list(dict.fromkeys(effect.key for effect in effects if not effect.matched)):
         notes.append(f"{', '.join(unmatched)}: other keys vary together with these, and may cause their effects.")

@@ -16,5 +16,6 @@ def test_runs_are_named_by_configuration_number(small_sweep):
     row = next(row for row in summarize(small_sweep).rows if row.number == 1)
     assert make_run_name(row, "#1", "quickstart") == "quickstart #1" and len(row.values) > 1
     assert make_run_name(row, "#1", 24 * "x") == "#1"
+    assert make_run_name(replace(row, values={}), "#1", "quickstart") == "quickstart #1"
     name = make_run_name(replace(row, values={"lr": 0.003}), "#1", "quickstart")
     assert name.startswith("#1: ") and "0.003" in name

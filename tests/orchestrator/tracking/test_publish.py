@@ -77,6 +77,10 @@ def test_runs_say_what_they_are(sweep, publish):
 
     runs = {int(run.data.tags["lengthwise.number"]): run for run in children(client, done.parent_run_id)}
     assert [runs[n].info.status for n in range(3)] == ["FINISHED", "FINISHED", "FAILED"]
+    key = "total_variation/ema/median"
+    curves = [(parent.info.run_id, f"first/{key}"), (runs[0].info.run_id, key)]
+    first, best = ({(p.step, p.value) for p in client.get_metric_history(*curve)} for curve in curves)
+    assert first == best and len(first) > 2
     assert runs[1].data.tags["lengthwise.failed_seeds"] == "2 (at step 60)"
     assert "rank" not in runs[2].data.metrics and runs[0].data.metrics["rank"] == 1
     assert runs[0].data.params["training.learning_rate"] == "0.01"
