@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # `equal_failures` looks for this text in the recorded error of a program that exits before its last report. A ledger
 # has no other field for it, so the text must not change.
 MISSING_REPORT_MARKER = "its last report"
-MEMBERS_FOLDER = "members"  # has the reports, logs and checkpoints of programs
+MEMBERS_FOLDER = "members"  # has the reports and logs of programs; their checkpoints are in checkpoints/<pack_id>
 
 
 class Member(Protocol):
@@ -73,7 +73,7 @@ class Trainer(Protocol):
     """A class that builds, describes and trains members."""
 
     sections: tuple[str, ...]
-    is_local: bool  # whether packs run by default in processes of this machine, also on its GPUs
+    is_local: bool  # whether `scheduler: auto` uses local processes, also for packs with GPUs
     inline_curves: bool  # whether small curves are written to the ledger, because there are too many packs for files
     member_class: type[Settings]  # declares the sections; single values are checked against it
     max_equal_failures: int | None  # the number of first packs that end the sweep if all fail with the same error
@@ -88,12 +88,15 @@ class Trainer(Protocol):
     def list_corrections(self, resolved: Mapping[str, Any]) -> list[str]:
         """Return a sentence for each bug fix that changes the results of a recorded configuration."""
 
-    # Descriptions, which plans and records need
+    # Descriptions, which plans, records and comparisons need
     def list_measurements(self, member: Any) -> Measurements:
         """Return the metrics, lengths and averages that a member reports."""
 
     def read_declared_objective(self, sections: Mapping[str, Any]) -> DeclaredObjective | None:
         """Return the names that an objective may use; None if the sections do not declare enough of them."""
+
+    def describe_parameters(self, resolved: Mapping[str, Any]) -> str | None:
+        """Return the parameters of a model and their initial values as text; None if unknown."""
 
     # Checks of a sweep before it runs, of scripts, data and sizes
     def find_local_problems(self, members: Iterable[Any]) -> list[Problem]:
@@ -117,7 +120,7 @@ class Trainer(Protocol):
     def find_oversized_parts(self, member: Any) -> list[Problem]:
         """Return problems of parts that need more memory than any machine has, under dotted keys."""
 
-    # Costs, by which members are packed and sweeps are forecast
+    # Costs, used to form packs and to estimate times
     def count_kept_bytes(self, member: Any) -> int:
         """Return the size in bytes of the weights that a finished member keeps."""
 
@@ -126,9 +129,6 @@ class Trainer(Protocol):
 
     def estimate_seconds(self, member: Any) -> float:
         """Return a rough estimate of the seconds that a single member trains on one core; 0 if unknown."""
-
-    def describe_parameters(self, resolved: Mapping[str, Any]) -> str | None:
-        """Return the parameters of a model and their initial values as text; None if unknown."""
 
     # Training, in a process of a worker
     def read_environment(self, work: PackWork) -> dict[str, str | int | bool]:

@@ -218,8 +218,8 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
         included = f"objective.lengths includes trained lengths ({format_ranges(trained)})"
         warnings.append(f"{spec.format_location('objective.lengths')}: {included}")
 
-    # Ranking by every longer length leaves none to test the choice; a metric without lengths has no other. With trained
-    # lengths among them the choice is one in distribution, which the warning above says.
+    # If the selection uses every length beyond the trained ones, no length is left as a test. A metric with one length
+    # has no alternative, and a selection that includes trained lengths has its own warning above.
     longest = measured.longest_trained.get(metric.distribution)
     longer = [length for length in metric.lengths if longest is None or length > longest]
     if not trained and len(metric.lengths) > 1 and longer and set(longer) <= set(objective.lengths):
@@ -240,7 +240,7 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
 
 
 def list_trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
-    """Return warnings of a late evaluation and of the trainer about these members, with lines of the sweep file."""
+    """Return the trainer's warnings, and one of an `evaluation.every` above the steps, with lines of the sweep file."""
     members = list(members)
     warnings = [
         (

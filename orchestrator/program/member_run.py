@@ -63,7 +63,7 @@ def run_member(work: PackWork, member: ProgramMember, reporter: Reporter) -> Non
 
     # Programs on preemptible machines may ask to be restarted; a program without progress would restart forever.
     idle_restarts = 0
-    while not (run.has_ended or run.is_stopped):
+    while not (run.has_recorded_end_step or run.is_interrupted):
         completed = run.reports.completed_step
         if not run.run_attempt():
             return
@@ -113,23 +113,23 @@ class _MemberRun:
         self._began = time.monotonic() - work.seconds
 
     @property
-    def has_ended(self) -> bool:
+    def has_recorded_end_step(self) -> bool:
         """Whether everything up to `end_step` is recorded."""
         return self.recorded_step >= self.end_step
 
     @property
-    def is_stopped(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Whether the sweep is interrupted; the member is resumed later."""
         return self.is_stop_requested or self._stop_file.exists()
 
     @property
-    def should_end(self) -> bool:
+    def should_program_end(self) -> bool:
         """Whether the program should end before its last step: interrupted, paused, diverged, or stopped early."""
-        is_paused = self.has_ended and self.end_step < self.member.steps
-        return self.is_stopped or self._has_finished or is_paused
+        is_paused = self.has_recorded_end_step and self.end_step < self.member.steps
+        return self.is_interrupted or self._has_ended_early or is_paused
 
     @property
-    def _has_finished(self) -> bool:
+    def _has_ended_early(self) -> bool:
         """Whether the program has reported that its training diverged or stopped early."""
         return self.reports.failed_step is not None or self.reports.stopped_step is not None
 
@@ -165,11 +165,11 @@ class _MemberRun:
                 raise ProgramEnded(str(problem), read_log(log), "never") from None
             raise  # a function has no log; its traceback names the line
 
-        # After a crash the next attempt repeats a step that lacks averages.
+        # A last step that lacks averages is completed only after a clean exit; after a crash it is repeated.
         if code == 0 and limit is None:
             self._record_steps(self.reports.finish())
         self._fill_due_steps()
-        if self.has_ended or self.is_stopped:
+        if self.has_recorded_end_step or self.is_interrupted:
             return False
         if limit is None and code == RESTART_CODE:
             return True
@@ -257,7 +257,7 @@ class _MemberRun:
 
             # `report` asks the program to end; SIGTERM follows after the grace time, and SIGKILL by the supervisor.
             now = time.monotonic()
-            if self.should_end and end_requested_at is None:
+            if self.should_program_end and end_requested_at is None:
                 end_requested_at = now
             is_overdue = end_requested_at is not None and now - end_requested_at > grace
             if limit is None and now - last_output > silence:
@@ -304,7 +304,7 @@ class _MemberRun:
             "STOP": self._stop_file,
         }
 
-        # A program that logs to MLflow itself must not write to the run of the sweep.
+        # A program that logs to MLflow itself must neither write to the sweep's run nor get the password of its server.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LENGTHWISE_")}
         for name in ("MLFLOW_RUN_ID", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
             environment.pop(name, None)
@@ -336,7 +336,7 @@ class _MemberRun:
 
         def report(step: int, curves: Mapping[str, Any], *, loss: float | None = None, average: str = "raw") -> bool:
             self._append_report(reports, json.dumps(lengthwise.make_report_fields(step, curves, loss, average)))
-            return self.should_end
+            return self.should_program_end
 
         config = json.loads(json.dumps(self.member.config))  # a copy, which the function may change
         function(config, self.member.seed, report, self.checkpoints)
@@ -374,7 +374,7 @@ class _MemberRun:
 
     def _fill_due_steps(self) -> None:
         """Report the remaining due steps of a training that diverged (as NaN) or stopped early (as its last values)."""
-        if not self._has_finished:
+        if not self._has_ended_early:
             return
         evaluation = self.member.evaluation
         shape = (len(evaluation.averages), len(evaluation.metrics), len(self.member.lengths))
@@ -391,7 +391,8 @@ class _MemberRun:
 
     def _report_step(self, reported: ReportedStep) -> None:
         """Report an evaluation to the driver, and remember whether it asks to stop."""
-        # Reports may have been read beyond this step; a last evaluation of nothing but NaN counts as diverged.
+        # Later reports may have been read already, so a failure or stop counts only up to this step. A last evaluation
+        # in which every value is NaN counts as diverged.
         ends = (self.reports.failed_step, self.reports.stopped_step)
         failed, stopped = (step if step is not None and step <= reported.step else None for step in ends)
         is_final = reported.step == self.member.steps

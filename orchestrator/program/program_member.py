@@ -33,10 +33,12 @@ class ProgramSettings(Settings):
     )
     seed_shares: tuple[str, ...] = setting(
         (),
-        help="the random numbers that members of a seed share, such as [training data, test inputs]; lengthwise "
-        "cannot check it",
+        help="what members with the same seed have in common, such as [training data, test inputs]; not checked by "
+        "lengthwise",
     )
-    member_minutes: float | None = setting(None, above=0.0, help="how long a member trains, for `plan`")
+    member_minutes: float | None = setting(
+        None, above=0.0, help="minutes that a member trains, from which `plan` estimates the time"
+    )
 
     def find_combination_problems(self) -> Iterator[Problem]:
         """Yield a problem unless exactly one of command, function and imported is given, and problems of its text."""
@@ -93,10 +95,12 @@ class ProgramTraining(Settings):
 class ProgramEvaluation(Settings):
     """The metrics that a program reports, their lengths, and the steps of the reports."""
 
-    every: int | None = setting(None, low=1, help="a report is due at each multiple, and at the end; null: at the end")
-    lengths: tuple[int, ...] = setting((1,), low=0, help="the lengths of every metric that names none of its own")
+    every: int | None = setting(
+        None, low=1, help="steps between reports; the last step is always due; null: only the last step"
+    )
+    lengths: tuple[int, ...] = setting((1,), low=0, help="the lengths of metrics without `lengths` of their own")
     trained_lengths: tuple[int, ...] | dict[str, str] = setting(
-        (), help="the lengths trained on, or {up_to: config.KEY}, the key of the longest one"
+        (), help="the trained lengths, or {up_to: config.KEY} for all lengths from 1 to the value of config.KEY"
     )
     metrics: dict[str, Any] = setting(
         help="a better direction for each metric (minimize, maximize, none), or {direction:, lengths: [...]}"
@@ -225,17 +229,18 @@ class ProgramMember(Settings):
         )
 
     def describe_lost_lengths(self) -> str:
-        """Return a warning if the trained lengths leave no test length or lose an evaluated length; "" otherwise."""
+        """Return a warning if no test length is left, or if trained lengths seem to miss an evaluated one; else ""."""
         # Test lengths are those beyond the longest trained one; shorter ones that are not trained are in no group.
         lengths, trained = self.lengths, self._find_trained_lengths()
         longest = max(trained, default=0)
         has_lost = any(length < longest and length not in trained for length in lengths)
         if longest == lengths[-1]:
             return f"evaluation.trained_lengths: {longest} is the longest evaluated length, so no test length is left"
+
+        # Evaluated lengths that are not trained may be deliberate if the longest trained length is evaluated, too;
+        # otherwise they are probably a mistake.
         if longest < lengths[-1] and (longest in lengths or not has_lost):
             return ""
-
-        # Evaluated lengths between trained ones may be meant, but not below a length that is not evaluated.
         nearest = min(lengths, key=lambda length: abs(length - longest))
         relation = "is not among" if longest < lengths[-1] else "is longer than all"
         effect = "" if longest < lengths[-1] else ", so no test length is left"

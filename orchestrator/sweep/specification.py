@@ -86,15 +86,15 @@ def _list_edited_files(state: SweepState) -> list[str]:
 
 
 def refuse_changed_spec(spec: SweepSpec, state: SweepState) -> None:
-    """Raise SpecChanged if sweep.yaml computes something else than the recorded specification."""
+    """Raise SpecChanged if sweep.yaml would give other results than the recorded specification."""
     _refuse_difference(read_recorded_spec(state), spec, state)
 
 
 def refuse_changed_file(spec: SweepSpec, state: SweepState) -> None:
-    """Raise SpecChanged if a user's file computes something else than all recorded specifications.
+    """Raise SpecChanged if the user's sweep file would give the results of none of the recorded specifications.
 
-    `extend` does not rewrite that file, so the reported differences are those from the nearest recorded specification;
-    on a tie, the latest.
+    `extend` leaves the user's file unchanged, so the file may match an earlier specification. The error lists the
+    differences from the most similar one; of equally similar ones, the latest comes first.
     """
     if list_differences(read_recorded_spec(state), spec) and not is_earlier(spec, state):
         versions = [read_recorded_spec(state, version) for version in range(-1, len(state.specs) - 1)]
@@ -107,7 +107,8 @@ def _refuse_difference(recorded: SweepSpec, spec: SweepSpec, state: SweepState) 
     if not (changes := list_differences(recorded, spec)):
         return
     added, latest = find_extension(recorded, spec), read_recorded_spec(state)
-    if added and list_differences(recorded, latest):  # an earlier specification would remove later additions
+    if added and list_differences(recorded, latest):
+        # `recorded` is an earlier specification, so suggest only seeds that the latest one lacks.
         seeds = tuple(seed for seed in added.seeds if seed not in latest.seeds)
         added = Extension(seeds=seeds) if seeds and not added.grids and not added.configurations else None
     advice = f"{format_command('extend', state.folder)} {added.options}" if added else ""
@@ -140,7 +141,7 @@ def is_earlier(spec: SweepSpec, state: SweepState) -> bool:
 def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
     """Return the specification of sweep.yaml, which is first rewritten if it is missing or out of date.
 
-    It is out of date if a driver died between the record of an extension and the rewriting. Keys of the space have the
+    It is out of date if a driver recorded an extension and died before it rewrote the file. Keys of the space have the
     order of the ledger, on which draws depend. Raises SweepFileError for problems of the file, and SpecChanged if it or
     `overrides` change results.
     """

@@ -107,13 +107,11 @@ class Packer:
         configurations: Mapping[str, Configuration],
         workers: WorkerPool,
     ) -> list[PlannedPack]:
-        """Return the packs that replace `packs` for these workers, the longest first; empty if all stay as they are.
+        """Return the packs that replace `packs`, the longest first; empty if no pack changes.
 
-        `kept_packs` are the unchanged packs, each with the remaining
-        share of its steps; `configurations` has the configurations of all members by config_id. Later packs are made
-        for these workers, too.
+        `kept_packs` are packs that must not change, each with the share of its steps that is left. `configurations` has
+        the configurations of all members by config_id. From now on all packs are made for `workers`.
         """
-        # Later packs are made for these workers, too, even if no pack waits now.
         memory = workers.bytes_per_worker or self._cluster.bytes_per_worker
         self._cluster = replace(self._cluster, workers=workers.size, bytes_per_worker=memory)
         if not packs:

@@ -162,7 +162,7 @@ def parse_records(path: Path, content: bytes) -> tuple[list[Record], int]:
             _check_schema(path, record)
         records.append(record)
 
-    # A torn last line is allowed, unless it contains a complete record.
+    # A torn last line is skipped, even if only its newline is missing; text after a complete record is damage.
     if not records:
         raise DamagedLedger(path, 1, "the first record is missing")
     if _has_text_after_record(torn):

@@ -96,9 +96,9 @@ class SeedComparison:
     def verdict(self) -> Literal["first", "second", "equal", "inconclusive"]:
         """Which configuration is better, or lower without a better direction, if the interval excludes 0.
 
-        It is "equal" if both ends of the interval are 0, because then at most a few seeds differ. Pairs that failed on
-        both sides tie, too, but are no evidence: then several other pairs must be equal, and more than differ. Neither
-        are pairs at an end of the metric.
+        It is "equal" if both ends of the interval are 0, because then at most a few seeds differ. Pairs in which both
+        seeds failed are ties but no evidence: if there are any, at least two other pairs must tie, and more than
+        differ. If both medians are 0 or both are 1, it is "inconclusive" instead of "equal".
         """
         outcome = self.outcome
         if outcome.low == outcome.high == 0:
@@ -130,7 +130,8 @@ def compare_seeds(summary: Summary) -> tuple[SeedComparison, ...]:
 
     # The first two are compared in any case; if they are the only pair, they are reported once, as the first two.
     has_first_two = rows[1] in same_draw
-    families = {PAIRS if all_pairs else AGAINST_FIRST: pairs} if len(pairs) > has_first_two else {}
+    is_only_pair = has_first_two and len(pairs) == 1
+    families = {PAIRS if all_pairs else AGAINST_FIRST: pairs} if pairs and not is_only_pair else {}
     if not (families and has_first_two):
         families[FIRST_TWO] = [(rows[0], rows[1])]
 
