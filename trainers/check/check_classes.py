@@ -46,7 +46,7 @@ def check_task(task: Task, lengths: Sequence[int] = ()) -> list[str]:
 
 
 def check_model(sections: Mapping[str, Any]) -> list[str]:
-    """Return the problems that a small training step and an evaluation of a sweep file's model show.
+    """Return the problems of a sweep file's model, found in a training step and an evaluation of a small copy.
 
     A member that cannot be built from the sections is a problem, and so is an exception of the model's code.
     """
@@ -126,9 +126,9 @@ def _find_failed_examples(cls: type[Any]) -> list[str]:
     with contextlib.redirect_stdout(output):
         for test in doctest.DocTestFinder(recurse=False).find(cls, globs=variables):
             runner.run(test)
-    return [f"examples of its docstring that fail: {runner.failures}\n{output.getvalue().rstrip()}"] * bool(
-        runner.failures
-    )
+    if not runner.failures:
+        return []
+    return [f"examples of its docstring that fail: {runner.failures}\n{output.getvalue().rstrip()}"]
 
 
 def _collect(problems: Iterable[str]) -> list[str]:
@@ -161,8 +161,10 @@ def _find_task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
     )
     drawn_batches = [evaluation_batch.batch for evaluation_batch in evaluation_batches]
     problems = [*find_missing_lengths(task, evaluation_batches, lengths), *find_draw_problems(task, None)]
-    problems += find_draw_problems(task, [0, len(task.stages) - 1]) if task.stages else []
-    problems += [] if problems else find_row_problems(task, "training", draw_training_batches(task, [3]))
+    if task.stages:
+        problems += find_draw_problems(task, [0, len(task.stages) - 1])
+    if not problems:
+        problems += find_row_problems(task, "training", draw_training_batches(task, [3]))
     problems += find_row_problems(task, "test", drawn_batches)
     yield from problems
     for evaluation_batch in evaluation_batches:
@@ -217,7 +219,7 @@ def _find_optimizer_problems(optimizer: Optimizer) -> Iterator[str]:
 
 
 def _find_curriculum_problems(curriculum: Curriculum) -> Iterator[str]:
-    """Yield problems of the stages after an evaluation of three members, the first of them failed, in two stages."""
+    """Yield problems of the stages that `advance_stages` returns for three members, of which the first has failed."""
     stage_M = np.array([0, 0, 1])
     scores_MN = np.array([[np.nan, np.nan], [0.1, 0.2], [0.9, 1.0]], dtype=np.float32)
     for direction in ("minimize", "maximize"):

@@ -100,7 +100,10 @@ class InitialWeights(Settings):
                 return  # the problems of other seeds are alike
 
     def describe_partial(self, model: Model, task: Task, seed: int) -> str | None:
-        """Return as text which parameters are not read from the file; None if all are. Raises WeightsError."""
+        """Return a text that names the drawn parameters and unused tensors; None if file and model match.
+
+        Raises WeightsError.
+        """
         match = self._match_parameters(seed, model, task)
         if not match.differs:
             return None
@@ -148,9 +151,10 @@ class InitialWeights(Settings):
                 match.wrong_shapes[name] = (shapes[stored[name]], tuple(shape))
             else:
                 match.names[name] = stored[name]
-
-        # With other buffers or untied parameters the file is of another model, even if all parameters fit.
         match.unused += [name for name in stored if name not in parameter_shapes and name not in others]
+
+        # With `strict`, buffers must be equal and tied parameters must be tied in the file, too; else it is of another
+        # model, even if all parameters fit.
         if self.strict:
             match.unused += _find_differing(path, stored, others)
         if self.strict and match.differs:

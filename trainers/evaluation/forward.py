@@ -71,7 +71,7 @@ class Forward:
             )
         return self._cast(logits), cache
 
-    start, extend = prefill, decode  # the names in version 2.0.0
+    start, extend = prefill, decode  # old names, which users' tasks for 2.0.0 may call
 
     def attention(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return the attention weights (M, B, H, T, K) of every layer; empty for a model without attention weights."""

@@ -118,7 +118,7 @@ class Checkpoints:
                 return *_decode(path), notices
             except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError) as error:
                 # An older checkpoint may still be good, whatever is wrong with this one.
-                notices.append(f"checkpoint {path} is damaged ({error}); using the previous one")
+                notices.append(f"checkpoint {path} is damaged ({error}) and was skipped")
         return None, [], notices
 
     def _list_files(self) -> list[Path]:

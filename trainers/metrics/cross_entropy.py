@@ -21,6 +21,7 @@ class CrossEntropy(Metric):
         logs_MBT = supervised.compute_log_likelihoods(evaluated.logits, evaluated.batch.targets)
         losses_MBL = evaluated.mean_over_targets(-logs_MBT)
 
-        # A row without targets is left out of the mean; one whose logits are NaN must not be.
+        # NaN leaves a row out of the mean, which is right for a row without targets. A row with NaN logits counts as
+        # infinite.
         has_targets_MBL = evaluated.counted.any(dim=2)
         return losses_MBL.masked_fill(losses_MBL.isnan() & has_targets_MBL, torch.inf)

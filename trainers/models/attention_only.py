@@ -146,9 +146,9 @@ class AttentionOnly(Model):
     def measure_rows(
         self, weights: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...], recorded: Recorded
     ) -> dict[str, Tensor]:
-        """Return sum and number of the largest attention weights of the scored queries of each length, (M, B, L) each.
+        """Return the sum of the largest attention weights of the scored queries, and their number, (M, B, L) each.
 
-        Each weight is multiplied by the number of keys that its query sees, divided by s.
+        At length s, each weight is multiplied by the number of keys that its query sees, divided by s.
         """
         # A pass over these rows has recorded the largest weights; after other passes they are computed again.
         passes = zip(recorded.get("tokens", ()), recorded.get("largest", ()), strict=True)

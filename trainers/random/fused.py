@@ -64,7 +64,9 @@ def _count_programs() -> int:
 def _disable(function: Callable[..., Tensor], arguments: tuple[Any, ...], failure: str) -> Tensor:
     """Disable fused draws, record why, and return the result of the reference."""
     state.is_enabled = False
-    state.failure = f"random numbers: draws are not fused, so slower (same numbers): {failure}"
+    state.failure = (
+        f"random numbers are drawn without a fused kernel, which is slower but gives the same numbers: {failure}"
+    )
     return function(*arguments)
 
 

@@ -25,7 +25,7 @@ _MAX_COMPARED = 10_000  # steps at which two schedules are compared
 
 
 def explain_step_dependence(shorter: MemberConfig, longer: MemberConfig, device: str) -> Iterator[str]:
-    """Yield why training `shorter` is not the start of training `longer`, a member that differs only in its steps."""
+    """Yield why training `longer` cannot continue from training `shorter`; they differ only in their steps."""
     # A schedule that decays to the last step has other factors in a longer training.
     old_steps, new_steps = shorter.training.steps, longer.training.steps
     schedule = shorter.training.schedule
@@ -38,7 +38,7 @@ def explain_step_dependence(shorter: MemberConfig, longer: MemberConfig, device:
             f"{new_steps}"
         )
 
-    # A stopped member must not continue, and other kinds of programs have other bits.
+    # A member that stopped early must not continue, and compiled training rounds differently.
     if shorter.training.stop is not None:
         yield "members may have stopped early (training.stop)"
     if should_compile(shorter, device) != should_compile(longer, device):

@@ -46,7 +46,7 @@ class RandomSpaceAddition(Sums):
 
     First the model invents a window of `$` and filler, into which each new digit is pushed. A sum with one more digit
     than the numbers has a state for this digit, with the place of the plus sign. A full scratchpad has the same text;
-    without a scratchpad the answer is the sum. Neither is in the paper.
+    without a scratchpad the answer is the sum. These two forms are not in the paper.
 
     >>> from trainers.tasks.scratchpad.operands import add_numbers, encode_text
     >>> task = RandomSpaceAddition(canvas=3, train_digits=2, test_digits=(), scratchpad="full")
