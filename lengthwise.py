@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")  # of torchrun, srun, mpirun
 _MAX_SHOWN = 60  # characters of a rejected value
-_EXPORTS = {"run": "orchestrator", "open_sweep": "orchestrator", "import_table": "orchestrator"}
+_EXPORTS = ("run", "open_sweep", "import_table")  # of the package `orchestrator`
 
 
 class ReportError(ValueError):
@@ -66,10 +66,10 @@ class Member:
         if self._reports and defaults:  # else these values would be known only from the code
             self._write_report({"defaults": json.loads(json.dumps(defaults, default=str, skipkeys=True))})
 
-        # An older version of the sweep's package does not read notices, so it does not ask for them.
+        # Only a version of the package that reads notices sets `wants_ignored_keys`.
         ignored, known = ", ".join(f"config.{key}" for key in given if key not in config), ", ".join(map(str, config))
         if ignored and defaults and self._declared.get("wants_ignored_keys"):
-            effect = "a script that reads only these ignores it; use one name in both, or add a default"
+            effect = "a script that reads only these defaults ignores it; rename one of the two, or add a default"
             self._write_report({"notice": f"{ignored}: not a default of lengthwise.member ({known}); {effect}"})
 
     @property
@@ -270,7 +270,7 @@ def __getattr__(name: str) -> Any:
     if name not in _EXPORTS:
         raise AttributeError(f"module 'lengthwise' has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(_EXPORTS[name]), name)
+        return getattr(importlib.import_module("orchestrator"), name)
     except ModuleNotFoundError as error:
         hint = (
             "install the package from its clone with `pip install CLONE`; lengthwise.py alone is for scripts in a sweep"

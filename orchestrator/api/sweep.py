@@ -34,7 +34,7 @@ FIGURE_SIZE = (8.0, 4.6)  # inches
 def open_sweep(path: str | Path, *, trust: bool = False) -> Sweep:
     """Return the sweep in a folder, or with a name in the storage folder, finished or not; writes nothing into it.
 
-    `trust` remembers that the code of a sweep of another user may run.
+    With `trust`, code in a sweep of another user may run, now and later.
 
     Raises NotASweep for a folder without a ledger, DamagedLedger for a ledger that cannot be read.
     """

@@ -92,8 +92,8 @@ class SweepCurves:
     def compute_median(self, values: Iterable[float], metrics: Sequence[str]) -> float:
         """Return the median of `values` over seeds, NaN for a failed configuration or without values.
 
-        Failed seeds count as the objective says. No value is the worst without metrics, as for a difference of arms, or
-        without a common direction; then a failed seed makes the median NaN.
+        Failed seeds count as the objective says. Without metrics (as for a difference of arms), or without a common
+        direction of them, no value is the worst; then a failed seed makes the median NaN.
         """
         seed_values = list(values)
         direction = self.choose_direction(metrics)
@@ -169,8 +169,9 @@ class SweepCurves:
     def _group_lengths(self, metrics: Sequence[str]) -> dict[str, tuple[int, ...]]:
         """Return the groups of lengths of these metrics, for all configurations of the sweep.
 
-        Every configuration trains on the trained lengths, for any of the metrics; none trains on unseen or test
-        lengths. A metric on a distribution without trained lengths has those of the judged metric.
+        "trained" are the lengths on which every configuration trains, for at least one of the metrics; "unseen" and
+        "test" are lengths on which none does. A metric on a distribution without trained lengths has those of the
+        judged metric.
         """
         all_metrics = [metric for measured in self.measurements.values() for metric in measured.metrics.values()]
         all_lengths = sorted({length for metric in all_metrics for length in metric.lengths})

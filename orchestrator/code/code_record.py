@@ -86,12 +86,13 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
                 bytes_left -= len(content)
                 copies[f"{name_copy_folder(compute_mapping_digest(digests))}/{name}"] = content
 
-        # The commit and the diff of uncommitted changes lead to all other files of the tree.
+        # All other tracked files of the tree can be restored from its commit and the diff of uncommitted changes.
         diff = None
         if tree.diff_sha256:
             file = f"{CODE_FOLDER}/{tree.diff_sha256[:12]}.diff"
             diff = {"sha256": tree.diff_sha256, "bytes": tree.diff_bytes, "file": None if tree.diff is None else file}
-            copies |= {} if tree.diff is None else {file: tree.diff}
+            if tree.diff is not None:
+                copies[file] = tree.diff
         folders.append({
             "root": str(tree.root),
             "commit": tree.commit,

@@ -84,8 +84,8 @@ def read_rows(
     seed_column: str = "seed",
     step: int | None = None,
 ) -> ImportedRows:
-    """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" by a pattern of names."""
-    # Only another tool needs the options that say where its values are.
+    """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" with a pattern of metrics."""
+    # --pattern, --experiment and --step-column are for other tools, not for a table.
     kind, colon, source = table.partition(":")
     if not colon or kind not in SOURCE_KINDS:
         source_options = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
@@ -142,8 +142,8 @@ def import_table_rows(
     spec = _build_spec(results, members, options, objective, {"name": name, "study": study or name})
     first_fields = _make_first_fields(results, members, spec)
 
-    # A folder without all of its records could not be imported again, so the records are removed if writing fails; a
-    # folder that was there before keeps its other files.
+    # If writing fails, remove the incomplete ledger, which would block another import. A folder that existed before
+    # keeps its other files.
     configurations = _make_configuration_fields(results, members, options)
     folder = storage / spec.name
     fetch_sweep(folder)

@@ -42,7 +42,8 @@ def describe_out_of_memory(error: BaseException) -> str | None:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     limit_note = "" if limit == resource.RLIM_INFINITY else f", which may use {limit / 2**30:.1f} GiB (ulimit -v)"
     last_line = (str(error).strip().splitlines() or [""])[-1]
-    return f"out of memory in this process{limit_note}: {type(error).__name__}: {last_line}; it needs at least 2 GiB"
+    cause = f"{type(error).__name__}: {last_line}"
+    return f"out of memory in this process{limit_note}: {cause}; lengthwise needs at least 2 GiB"
 
 
 @contextmanager

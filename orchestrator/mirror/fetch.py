@@ -58,7 +58,7 @@ def fetch_sweep(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK_FILE, timeout=ACQUIRE_SECONDS)
     with suppress(Timeout), lock:  # a driver on this machine has newer files than the address
-        driver = read_driver(store)  # read before the records: an ended driver has written all of them
+        driver = read_driver(store)  # read first: without a driver, the ledger that is read next is complete
         newer = read_newer_ledger(store, folder)
 
         # Files go before the records that name them, so that an interrupted update leaves a readable sweep.

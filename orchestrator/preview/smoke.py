@@ -1,6 +1,6 @@
 """Try a sweep in this process: a step and an evaluation of every structure, or a program up to its first report.
 
-Errors appear in seconds, with lines of the user's code, and breakpoints work. Nothing is written.
+Errors appear in seconds, with lines of the user's code, and breakpoints work. Nothing is written to the storage folder.
 
 SmokeFailed (a LengthwiseError)    a structure cannot be trained or evaluated
 """

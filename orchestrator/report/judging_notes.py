@@ -70,7 +70,7 @@ def list_judging_notes(summary: Summary) -> list[str]:
         )
     if {row.form for row in summary.rows if row.form} == {"table"}:
         lines.append(
-            "Logits were computed from a table with a row for each token (model.form: table), which is exact but for "
+            "Logits were computed from a table with a row for each token (model.form: table), which is exact up to "
             "rounding"
         )
     return lines + list(summary.notes)
@@ -86,9 +86,8 @@ def _describe_continuation(summary: Summary) -> list[str]:
     if summary.has_ended or summary.status == "running":
         return []
     verb = "status" if summary.status == STOPPED_BY_BUDGET else "resume"
-    return [
-        f"{'How to continue it' if verb == 'status' else 'Continue it with'}: {format_command(verb, summary.folder)}"
-    ]
+    purpose = "To see how to continue" if verb == "status" else "Continue it with"
+    return [f"{purpose}: {format_command(verb, summary.folder)}"]
 
 
 def list_count_notes(summary: Summary) -> list[str]:
@@ -101,7 +100,9 @@ def list_count_notes(summary: Summary) -> list[str]:
     if summary.state.spec.get("search", {}).get("sampler") == "tpe":
         drawn = len(summary.state.draws)
         informed = count_informed(summary.state)
-        lines.append(f"Drawn by tpe: {informed} of {drawn} configurations by results, the others at random")
+        lines.append(
+            f"Sampler tpe: {informed} of {drawn} configurations were chosen from earlier results, the others at random"
+        )
     return lines
 
 
@@ -110,8 +111,8 @@ def describe_unequal_seeds(summary: Summary) -> list[str]:
     if not summary.has_unequal_seeds:
         return []
     return [
-        f"Configurations have {summary.seeds_in_words} each, not all the same: medians are over the seeds of "
-        f"each, effects of hyperparameters and weight averages over the {len(summary.shared_seeds)} common seeds"
+        f"Configurations have different seeds ({summary.seeds_in_words} each): medians are over a configuration's own "
+        f"seeds, effects of hyperparameters and weight averages over the {len(summary.shared_seeds)} common seeds"
     ]
 
 

@@ -21,7 +21,8 @@ LEVEL = 0.95
 MIN_FOR_MEDIAN = 6  # five values all lie on one side of the true median in more than 5 % of samples
 MIN_FOR_CORRELATION = 8
 MAX_COMPARISONS = 4_000_000  # pairs that are compared at a time, to limit memory
-MIN_ERROR_RATIO = 0.8  # of the jackknife's standard error to the formula's; few values can make it too small
+# The jackknife's standard error counts as at least this share of the formula's, because few values make it too small.
+MIN_ERROR_RATIO = 0.8
 
 
 Integers = npt.NDArray[np.int64]
@@ -50,8 +51,8 @@ def estimate_correlation(
     The variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), and that of
     the jackknife. The first assumes a bivariate normal distribution; the second assumes nothing, but is noisy for small
     n. Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `units`
-    is the plural noun for the pairs in `reason`. If all pairs have the same order, the interval is that of the nearest
-    correlation, of two neighbours that are swapped, and reaches to 1.
+    is the plural noun for the pairs in `reason`. A correlation of 1 gets the interval of the next smaller one (two
+    neighbours swapped), with 1 as its upper end; for -1 likewise, with -1 as its lower end.
     """
     # Fewer than two pairs, or a constant side, have no correlation at all.
     pairs = np.column_stack([np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)])
@@ -107,10 +108,11 @@ def compute_correlation_intervals(samples_RN2: Floats, level: float = LEVEL) -> 
     n = samples_RN2.shape[1]
     r_R = compute_rank_correlations(samples_RN2)
 
-    # Fisher's scale is infinite at +-1, so the largest correlation below 1 takes its place, also without a pair.
+    # Fisher's scale is infinite at +-1, so the largest possible correlation below 1 replaces 1, here and in the samples
+    # that leave out one pair.
     nearest = _find_nearest_to_one(n)
-    same_order_R = np.where(np.abs(r_R) > 1 - 1e-9, np.sign(r_R), 0.0)
-    r_R = np.where(same_order_R, nearest * same_order_R, r_R)
+    perfect_sign_R = np.where(np.abs(r_R) > 1 - 1e-9, np.sign(r_R), 0.0)  # 1 or -1 for a perfect correlation, else 0
+    r_R = np.where(perfect_sign_R, nearest * perfect_sign_R, r_R)
     nearest_without_pair = _find_nearest_to_one(n - 1)
     without_pair_RN = np.clip(np.nan_to_num(_leave_one_out(samples_RN2)), -nearest_without_pair, nearest_without_pair)
 
@@ -122,7 +124,7 @@ def compute_correlation_intervals(samples_RN2: Floats, level: float = LEVEL) -> 
     # The interval is symmetric on Fisher's scale, and tanh keeps its ends within [-1, 1].
     half_R = stats.norm.ppf((1 + level) / 2) * error_R
     low_R, high_R = np.tanh(np.arctanh(r_R) - half_R), np.tanh(np.arctanh(r_R) + half_R)
-    return np.where(same_order_R < 0, -1.0, low_R), np.where(same_order_R > 0, 1.0, high_R)
+    return np.where(perfect_sign_R < 0, -1.0, low_R), np.where(perfect_sign_R > 0, 1.0, high_R)
 
 
 def _leave_one_out(samples_RN2: Floats) -> Floats:
@@ -213,8 +215,8 @@ def estimate_median(values: Iterable[float] | Floats, units: str = "values", *, 
 def estimate_mean(values: Iterable[float] | Floats, units: str = "values", *, level: float = LEVEL) -> Estimate:
     """Return the mean of independent values with Student's interval; NaN values are left out.
 
-    It covers the mean in exactly 95 % of samples of normal values, in fewer of few values with a heavy tail. `units` is
-    that of `estimate_median`. The mean is undefined if a value is infinite.
+    Its coverage is exactly `level` for normal values, and lower for few values with a heavy tail. `units` is that of
+    `estimate_median`. The mean is undefined if a value is infinite.
     """
     sample = np.asarray(list(values), dtype=np.float64)
     sample = sample[~np.isnan(sample)]

@@ -53,7 +53,7 @@ def confirm_sweep(
 
 
 def _publish_again(folder: Path, console: Console) -> None:
-    """Send the report with both scores to MLflow if the search is there; a server that is down fails nothing."""
+    """Send the report with both scores to MLflow if the confirmed sweep was published; print a line if that fails."""
     from orchestrator.tracking.publish import publish  # MLflow takes seconds to import
 
     if not SweepState.load(folder).published_at:
@@ -61,7 +61,7 @@ def _publish_again(folder: Path, console: Console) -> None:
     try:
         publish(folder)
     except LengthwiseError as error:
-        say(console, f"not published: {error}")
+        say(console, f"report with both scores not published: {error}")
 
 
 def plan_confirmation(

@@ -28,7 +28,8 @@ def write_start_files(folder: Path, *, program: bool, force: bool = False) -> li
     # The lines say which files were replaced, because --force may replace a file of the user.
     replaced = {source.name for source in sources if (folder / source.name).exists()}
 
-    # A folder whose name a sweep must not have keeps the name in the file; YAML reads names such as null as values.
+    # If the name of the folder is not allowed for a sweep, the name in the copied file stays. Names that YAML would
+    # read as another value, such as null, are quoted.
     name = normalize_name(folder.resolve().name)
     value = (
         name if yaml.safe_load(name) == name and re.fullmatch(r"[\w-]+", name) else json.dumps(name, ensure_ascii=False)

@@ -185,7 +185,7 @@ def test_the_machines_of_the_cluster_say_how_much_memory_their_gpus_have(head: H
     assert done.returncode == 0, done.stderr
     answered, silent, refused = done.stdout.strip().splitlines()[-3:]
     assert answered == "2 10.0" and silent.startswith("2 4.0 Ray at ")
-    assert silent.endswith("; no GPU says how much memory it has, 16 GiB are assumed")  # of which a quarter
+    assert silent.endswith("; no GPU reports its memory, so 16 GiB are assumed")  # of which a quarter
     assert refused.startswith("resources: a pack needs 1 CPU and 2 GPUs on one node; the largest node of Ray at ")
 
 

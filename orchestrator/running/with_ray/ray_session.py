@@ -39,8 +39,7 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
         if workers == 0 and not address:
             raise UserError(
                 f"resources: a pack needs {describe_amounts({'CPU': cpus, 'GPU': gpus})}; "
-                f"this machine has {available['CPU']:g} and {available['GPU']:g}; "
-                "lower resources.cpus or resources.gpus"
+                f"this machine has {describe_amounts(available)}; lower resources.cpus or resources.gpus"
             )
         ray_name = f"Ray at {address}" if address else "a local Ray"
         refuse_small_nodes(pack_resources, ray_name)
@@ -51,9 +50,8 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
         if gpus:
             memory = NodeMemory(pack_resources).read(QUERY_TIMEOUT_SECONDS) if address else read_gpu_memories()
             bytes_per_worker = compute_smallest_share(memory, gpus)
-            notes += (
-                "" if memory else f"; no GPU says how much memory it has, {ASSUMED_BYTES / 2**30:.0f} GiB are assumed"
-            )
+            if not memory:
+                notes += f"; no GPU reports its memory, so {ASSUMED_BYTES / 2**30:.0f} GiB are assumed"
         yield Cluster(
             workers=max(1, workers),
             bytes_per_worker=bytes_per_worker,
