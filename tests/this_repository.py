@@ -23,7 +23,7 @@ def read_now() -> None:
     read_once()
     with RepositoryReader([REPOSITORY]) as reader:
         reader.read()
-    code_record.compute_folder_digests()
+    code_record.compute_part_digests()
 
 
 def _run_git_once(reader: RepositoryReader, folder: Path, command: tuple[str, ...]) -> Any:

@@ -24,7 +24,13 @@ from orchestrator.errors import LedgerError, refuse_unwritable
 from trainers.files.atomic_file import write_atomic
 
 CODE_FOLDER = "code"
-DIGESTED_FOLDERS = ("trainers", "search_spaces", "orchestrator/plan", "orchestrator/running", "orchestrator/results")
+DIGESTED_PARTS = (  # packages and a module of lengthwise; records of earlier versions have only some of them
+    "trainers",
+    "search_spaces",
+    *(f"orchestrator/{name}" for name in ("plan", "running", "results")),
+    *(f"orchestrator/{name}" for name in ("statistics", "engine", "program", "interface")),
+    "lengthwise.py",
+)
 MAX_CODE_COPY_BYTES = 2**20  # total of imported files per folder, without the modules of `imports`
 
 
@@ -108,7 +114,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
     fields: dict[str, Any] = {
         "version": read_version("lengthwise"),
         "root": str(LENGTHWISE_FOLDER),
-        "engine": compute_folder_digests(),
+        "engine": compute_part_digests(),
         "modules": [module.to_fields() for module in modules],
         "folders": folders,
     }
@@ -129,7 +135,7 @@ def find_changed_code(recorded: Mapping[str, Any]) -> list[str]:
     # Another version always has other code, which `find_version_change` reports.
     changes = []
     if recorded["version"] == read_version("lengthwise"):
-        current = compute_folder_digests()
+        current = compute_part_digests()
         changes += [
             f"{LENGTHWISE_FOLDER / part} has changed"
             for part, digest in recorded["engine"].items()
@@ -167,15 +173,16 @@ def merge_file_digests(recorded: Mapping[str, Any]) -> dict[str, str]:
     return digests
 
 
-def compute_folder_digests() -> dict[str, str]:
-    """Return the current digest of each folder of lengthwise by which members are planned, trained and scored."""
-    return {part: compute_engine_digest(part) for part in DIGESTED_FOLDERS}
+def compute_part_digests() -> dict[str, str]:
+    """Return the current digest of each part of lengthwise by which members are planned, trained and scored."""
+    return {part: compute_engine_digest(part) for part in DIGESTED_PARTS}
 
 
 def compute_engine_digest(part: str) -> str:
-    """Return the digest of the Python files of a folder of lengthwise, imported or not."""
+    """Return the digest of the Python files of a part of lengthwise, imported or not."""
     # Skip examples, whose scripts belong to users, and the locks of Emacs, which are broken links ending with .py.
-    paths = sorted(path for path in (LENGTHWISE_FOLDER / part).rglob("*.py") if path.is_file())
+    root = LENGTHWISE_FOLDER / part
+    paths = sorted(path for path in [root, *root.rglob("*.py")] if path.is_file())
     names = {path.relative_to(LENGTHWISE_FOLDER).as_posix(): path for path in paths if "examples" not in path.parts}
     return compute_mapping_digest({name: _compute_short_digest(path.read_bytes()) for name, path in names.items()})
 

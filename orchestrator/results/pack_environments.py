@@ -81,12 +81,12 @@ class PackEnvironments:
         ]
         groups.sort(key=lambda group: -len(group.packs))
         codes = {code["name"]: code for code in state.codes}
+        digests = _list_digests(codes)
 
         # Code is recorded in the order of the runs; before it was recorded, only the environment has its digests.
         def read_code(run: Run) -> dict[str, Any]:
-            code, environment = codes.get(run[0] or ""), state.environments[run[1]]
-            modules = {key: digest for key, digest in environment.items() if key.startswith(MODULE)}
-            return modules | ({**code["engine"], **merge_file_digests(code)} if code else {})
+            modules = {key: value for key, value in state.environments[run[1]].items() if key.startswith(MODULE)}
+            return modules | digests.get(run[0] or "", {})
 
         order = list(codes)
         newest = max(ids_by_group, key=lambda run: order.index(run[0]) if run[0] else -1, default=None)
@@ -107,9 +107,9 @@ class PackEnvironments:
     @property
     def changed_code(self) -> list[str]:
         """The folders of lengthwise and the imported files that differ between packs."""
+        digests = _list_digests(self.codes)
         names = dict.fromkeys(group.code for group in self.groups)
-        records = [self.codes[name] for name in names if name is not None]
-        return _list_changed_keys([{**code["engine"], **merge_file_digests(code)} for code in records])
+        return _list_changed_keys([digests[name] for name in names if name is not None])
 
     @property
     def sentences(self) -> list[str]:
@@ -158,6 +158,19 @@ def name_recorded_pack(state: SweepState) -> str:
     """Return the noun for packs of a recorded sweep."""
     # Imported results have the section of a program, but one pack has many members.
     return "pack" if IMPORTED in state.provenance else name_pack(state.spec)
+
+
+def _list_digests(codes: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Return the digests of each code record: of imported files, and of the parts of lengthwise that all records have.
+
+    Earlier versions recorded fewer parts.
+    """
+    engines = [code["engine"] for code in codes.values()]
+    parts = [part for part in (engines[0] if engines else ()) if all(part in engine for engine in engines)]
+    return {
+        name: {**{part: code["engine"][part] for part in parts}, **merge_file_digests(code)}
+        for name, code in codes.items()
+    }
 
 
 def _list_changed_keys(tables: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -22,10 +22,12 @@ from orchestrator.code.code_record import (
     start_repository_reader,
 )
 from orchestrator.errors import UserError
-from orchestrator.results.pack_environments import describe_code
+from orchestrator.record.state.state import SweepState
+from orchestrator.results.pack_environments import PackEnvironments, describe_code
 from orchestrator.sweep import run_and_resume
 from search_spaces import load_sweep
 
+RELEASED = Path(__file__).parents[2] / "sweeps" / "2.0.0" / "finished"
 QUICKSTART = Path(__file__).parents[3] / "search_spaces" / "quickstart.yaml"
 
 
@@ -41,7 +43,8 @@ def modules_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def lengthwise_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working copy of lengthwise that is no repository, with a file of what trains and one of what draws."""
     root = tmp_path.resolve() / "lengthwise"
-    for name in ("trainers/tasks/sums.py", "orchestrator/figures/curves.py", "search_spaces/grammar.py"):
+    trained = ("trainers/tasks/sums.py", "search_spaces/grammar.py", "orchestrator/statistics/a.py", "lengthwise.py")
+    for name in (*trained, "orchestrator/figures/curves.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"# {name}\n")
     monkeypatch.setattr(code_record, "LENGTHWISE_FOLDER", root)
@@ -161,6 +164,36 @@ def test_changes_of_the_engine_and_of_imported_files_are_found(repository, recor
     ]
 
 
+@pytest.mark.parametrize("part", ["orchestrator/statistics", "lengthwise.py"])
+def test_changes_of_what_scores_and_of_the_client_are_found(part, recorded, plain, lengthwise_copy) -> None:
+    record = recorded(plain).fields
+    (file,) = [lengthwise_copy / part] if part.endswith(".py") else (lengthwise_copy / part).iterdir()
+    file.write_text("# edited\n")
+    assert find_changed_code(record) == [f"{lengthwise_copy}/{part} has changed"]
+
+
+def test_parts_that_an_earlier_record_lacks_are_no_changes() -> None:
+    state = SweepState.load(RELEASED)
+    earlier = state.codes[-1]
+    assert len(earlier["engine"]) < len(code_record.DIGESTED_PARTS)
+
+    # As if the same code had written all of it, the last pack of it today.
+    current = current_record().fields
+    earlier["engine"] = {part: current["engine"][part] for part in earlier["engine"]}
+    earlier["folders"] = current["folders"] = []
+    assert find_changed_code({**earlier, "version": current["version"]}) == []
+    state.codes.append(current)
+    *_, pack = (pack for pack in state.packs.values() if pack.ran_under)
+    pack.ran_under[:] = [(current["name"], environment) for _, environment in pack.ran_under]
+    environments = PackEnvironments.from_state(state)
+    assert len(environments.groups) == 2
+    assert (environments.changed_code, environments.began_with_other_code) == ([], 0)
+
+    # A part that both have is compared.
+    current["engine"]["trainers"] = "0" * 16
+    assert PackEnvironments.from_state(state).changed_code == ["trainers"]
+
+
 def test_another_version_of_lengthwise_is_not_a_change(repository, recorded, lengthwise_copy) -> None:
     record = recorded(repository.root, "task").fields
     (lengthwise_copy / "trainers/tasks/sums.py").write_text("# other sums\n")
@@ -177,7 +210,7 @@ def test_a_folder_that_is_gone_is_not_a_change(repository, recorded) -> None:
 
 def test_tests_and_lengthwise_itself_are_not_imported_files() -> None:
     record = current_record().fields
-    assert set(record["engine"]) == set(code_record.DIGESTED_FOLDERS)
+    assert set(record["engine"]) == set(code_record.DIGESTED_PARTS)
     assert not [name for folder in record["folders"] for name in folder["files"]]
 
 
