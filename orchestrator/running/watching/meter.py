@@ -15,7 +15,6 @@ from orchestrator.results.scoring.validation_scores import has_early_stops
 from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.statistics.failed_seeds import get_sign
 from orchestrator.text.wording import format_duration, format_number
-from orchestrator.trainer_choice import name_pack
 
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
@@ -64,20 +63,20 @@ def make_progress_rows(
     # Running packs measure their own speed, which is newer than that of the sweep.
     done, total = sum(count_steps_done(state, running).values()), count_steps(state)
     counts = Counter(member.status for member in state.members)
-    packs = sum(pack.has_ended for pack in state.packs.values())
+    in_training = sum(
+        member.status in ("planned", "running") for pack_id in running for member in state.packs[pack_id].member_states
+    )
     member_steps_per_second = sum(running_pack.member_steps_per_second for running_pack in running.values()) or speed
 
     # A race, early stopping and the wait for the first evaluation have rows that other sweeps do not show.
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     rows += [
-        ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
-        ("seeds", f"{counts['complete'] + counts['failed']}/{count_seeds(state)}"),
+        ("seeds", f"{counts['complete'] + counts['failed']}/{count_seeds(state)}, {in_training} training"),
         ("seeds failed", str(counts["failed"])),
     ]
     if has_early_stops(state):
         rows.append(("seeds stopped early", str(sum(member.stopped_at is not None for member in state.members))))
-    packs_text = f"{packs}/{len(state.packs)}, {len(running)} running" if state.packs else "-"
-    rows.append((f"{name_pack(state.spec)}s", packs_text))
+    rows.append(("configurations", f"{state.configurations_done}/{count_planned(state)}"))
     if (seconds_left := estimate_first_evaluation(state, running)) is not None:
         begins = f"begins in about {format_duration(seconds_left)}" if seconds_left else "under way"
         rows.append(("first evaluation", begins))

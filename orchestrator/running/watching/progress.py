@@ -1,4 +1,4 @@
-"""Show the progress of a running sweep: a live table on a terminal, otherwise a short line a minute."""
+"""Show the progress of a running sweep: a live table on a terminal, otherwise a short line every 15 seconds."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,15 +11,18 @@ from rich.text import Text
 
 from orchestrator.text.consoles import say
 
-PLAIN_SECONDS = 60.0
-LIVE_SECONDS = 0.25
+LIVE_SECONDS = 0.25  # between updates of the table
+PLAIN_SECONDS = 15.0  # between lines, if no PLAIN_PERCENT of the steps are done earlier
+PLAIN_PERCENT = 10
+CHECK_SECONDS = 1.0  # between looks at the steps
 MAX_LINE_CHARACTERS = 99
 PLAIN_TEXTS = {
-    "configurations": "configurations {}",
+    "elapsed": "{}",
     "seeds": "seeds {}",
-    "steps": "{}",
-    "time left": "time left {}",
+    "steps": "steps {}",
+    "time left": "time left: {}",
     "seeds failed": "failed {}",
+    "configurations": "configurations {}",
     "best so far": "best {}",
     "first evaluation": "first evaluation {}",
     "round of the race": "round {}",
@@ -35,8 +38,8 @@ class ProgressDisplay:
         self._console = console
         self._name = name
         self._live: Live | None = None
-        self._shown_at = float("-inf")
-        self._line = ""
+        self._checked_at = self._shown_at = float("-inf")
+        self._shown_part = 0  # of the steps, in PLAIN_PERCENT
 
     @contextmanager
     def show_live(self) -> Iterator[None]:
@@ -52,32 +55,37 @@ class ProgressDisplay:
                 self._live = None
 
     def show_if_due(self, make_rows: Callable[[], Sequence[tuple[str, str]]]) -> None:
-        """Show the rows that `make_rows` returns, if LIVE_SECONDS or PLAIN_SECONDS have passed since the last ones.
+        """Show the rows that `make_rows` returns, if enough time has passed or enough steps are done since the last.
 
         Making and drawing them takes a few milliseconds.
         """
         now = time.monotonic()
-        if now - self._shown_at >= (LIVE_SECONDS if self._live else PLAIN_SECONDS):
-            self._shown_at = now
-            self._show(make_rows())
-
-    def _show(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Redraw the table of labels and texts, or print them as a line if it differs from the last one.
-
-        The cells of the table are Text, because a message printed above it without markup redraws it without markup.
-        """
-        if self._live:
-            table = Table.grid(padding=(0, 2))
-            table.add_row(Text(self._name, "bold"), "")
-            for label, text in rows:
-                table.add_row(Text(label, "dim"), Text(text))
-            self._live.update(table, refresh=True)
+        if now - self._checked_at < (LIVE_SECONDS if self._live else CHECK_SECONDS):
             return
+        self._checked_at = now
+        rows = make_rows()
+        if self._live:
+            self._live.update(self._make_table(rows), refresh=True)
+        elif now - self._shown_at >= PLAIN_SECONDS or _read_part(rows) > self._shown_part:
+            self._shown_at, self._shown_part = now, _read_part(rows)
+            say(self._console, make_plain_line(rows))
 
-        line = make_plain_line(rows)
-        if line != self._line:
-            say(self._console, line)
-            self._line = line
+    def _make_table(self, rows: Sequence[tuple[str, str]]) -> Table:
+        """Return a table of labels and texts.
+
+        Its cells are Text, because a message printed above it without markup redraws it without markup.
+        """
+        table = Table.grid(padding=(0, 2))
+        table.add_row(Text(self._name, "bold"), "")
+        for label, text in rows:
+            table.add_row(Text(label, "dim"), Text(text))
+        return table
+
+
+def _read_part(rows: Sequence[tuple[str, str]]) -> int:
+    """Return the part of the steps that is done, in PLAIN_PERCENT; 0 if it is unknown."""
+    percent = dict(rows).get("steps", "").partition(" ")[0]
+    return int(percent) // PLAIN_PERCENT if percent.isdigit() else 0
 
 
 def make_plain_line(rows: Sequence[tuple[str, str]]) -> str:
@@ -86,8 +94,6 @@ def make_plain_line(rows: Sequence[tuple[str, str]]) -> str:
     for label, words in PLAIN_TEXTS.items():
         text = texts.get(label, "-").partition(",")[0]
         part = f"{' · ' if line else ''}{words.format(text)}"
-        if label == "configurations" and text.startswith("0/"):
-            continue  # also an extended sweep begins with none, because all lack the new seeds
         if text not in ("-", "0", "none yet") and len(line) + len(part) <= MAX_LINE_CHARACTERS:
             line += part
     return line

@@ -76,7 +76,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         *_make_race_rows(state),
         (f"{noun}s", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
         *(("packs repacked", sentence) for sentence in describe_repackings(state.repackings)),
-        *([] if ended else [("member-steps", done_share)]),
+        *([] if ended else [("steps", done_share)]),
         ("best score" if ended else "best so far", f"{format_best_score(state)}{_describe_objective(state)}"),
     ]
 

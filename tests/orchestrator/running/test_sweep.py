@@ -305,7 +305,7 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
     staged, state = stage("first"), SweepState.load(stage("second").folder)
     with Ledger.open(state.folder) as ledger:
         before = dict(SpeedMeter(state).make_rows(state, {}))
-        assert (before["packs"], before["steps"], before["time left"]) == ("-", "-", "-")
+        assert (before["steps"], before["time left"]) == ("-", "-")
         driver = driver_module.SweepDriver(
             staged.spec, ledger, state, packer=Packer(staged.spec, inline.describe_process(0.0))
         )
@@ -364,7 +364,7 @@ def test_the_meter_counts_what_is_done_and_what_is_left(stage):
     state, rows = play_measured(stage("metered", pack=2))
     shares = [f"{100 * 2 * 20 * step / 480:.0f} %" for step in range(1, 13)]
     assert [row["steps"].partition(",")[0] for row in rows] == shares
-    assert rows[-1]["packs"] == "3/4, 1 running" and rows[0]["best so far"] == "none yet"
+    assert rows[-1]["seeds"] == "6/8, 2 training" and rows[0]["best so far"] == "none yet"
     best = find_best_configuration(state)
     assert rows[-1]["best so far"] in {
         f"{configuration.score:#.3g} (#{configuration.number})" for configuration in state.configurations.values()
