@@ -237,12 +237,15 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     averages = list(summary.averages)
     seeds = max((len(row.seeds) for row in summary.rows), default=0)
     total = sum(map(len, lengths.values())) * len(averages) * len(summary.rows)
-    steps = _thin_steps(
-        sorted(shown["step"].unique().tolist()), max(1, (MAX_NUMBERS - total * (seeds + 3)) // (3 * max(total, 1)))
-    )
 
-    # Evaluation 0 is the judged one, which the page shows until a step is chosen.
+    # Evaluation 0 is the judged one, which the page shows until a step is chosen. If it is the last step of all seeds,
+    # that step is not repeated.
     chosen = shown[select_steps(shown, choose_evaluations(shown, objective))] if len(shown) else shown
+    judged_steps = sorted(chosen["step"].unique().tolist())
+    recorded_steps = sorted(shown["step"].unique().tolist())
+    if judged_steps == recorded_steps[-1:]:
+        recorded_steps = recorded_steps[:-1]
+    steps = _thin_steps(recorded_steps, max(1, (MAX_NUMBERS - total * (seeds + 3)) // (3 * max(total, 1))))
     evaluations = [chosen, *(shown[shown["step"] == step] for step in steps)]
     bands_by_evaluation = [make_bands(evaluation, objective, directions) for evaluation in evaluations]
 
@@ -276,7 +279,7 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         ],
         "averages": averages,
         "steps": steps,
-        "judged_steps": sorted(chosen["step"].unique().tolist()) if len(chosen) else [],
+        "judged_steps": judged_steps,
         "seeds": seeds,
         "numbers": base64.b64encode(b"".join(numbers)).decode(),
     }

@@ -119,7 +119,7 @@ def test_curves_are_those_of_the_ledger(small_sweep):
     page, _ = write_report(small_sweep.folder)
     data, result = data_of(page), summarize(small_sweep)
     page_curves, curves = curves_of(data), read_curves(small_sweep)
-    assert data["steps"] == [50, 100] and data["seeds"] == 3
+    assert (data["steps"], data["judged_steps"], data["seeds"]) == ([50], [100], 3)
     for (metric, average), arrays in page_curves.items():
         for index, row in enumerate(result.rows):
             band = result.bands[row.config_id, metric, average]
@@ -136,10 +136,26 @@ def test_curves_are_those_of_the_ledger(small_sweep):
     assert np.allclose(judged[1, 2, 1], np.median(early.to_numpy(float), axis=0))
 
 
-def test_many_evaluations_are_thinned_and_the_last_stays(small_sweep, monkeypatch):
-    monkeypatch.setattr(page_data_module, "MAX_NUMBERS", 1)
-    data = make_page_data(summarize(small_sweep), read_curves(small_sweep))
-    assert data["steps"] == [100]
+@pytest.mark.parametrize(("limit", "steps"), [(page_data_module.MAX_NUMBERS, [50, 100, 150]), (1, [150])])
+def test_many_evaluations_are_thinned_and_the_last_before_the_judged_one_stays(
+    tmp_path, synthetic_sweep, simple_curve, monkeypatch, limit, steps
+):
+    monkeypatch.setattr(page_data_module, "MAX_NUMBERS", limit)
+    state = synthetic_sweep(tmp_path / "longer", [{}], 2, simple_curve, spec={"training.steps": 200})
+    data = make_page_data(summarize(state), read_curves(state))
+    assert (data["steps"], data["judged_steps"]) == (steps, [200])
+
+
+def test_a_judged_evaluation_before_the_last_step_is_beside_all_steps(tmp_path, synthetic_sweep):
+    """The best evaluation of one seed is the first, that of the other the last."""
+
+    def turning(number, seed, average, metric, lengths, step):
+        return 0.1 + 0.001 * (step if seed else -step)
+
+    spec = {"objective.evaluation": "best"}
+    state = synthetic_sweep(tmp_path / "turning", [{}], 2, turning, spec=spec)
+    data = make_page_data(summarize(state), read_curves(state))
+    assert (data["steps"], data["judged_steps"]) == ([50, 100], [50, 100])
 
 
 def test_a_running_sweep_loads_itself_again_and_says_nothing_of_effects(small_sweep):
@@ -202,7 +218,8 @@ def test_a_configuration_that_still_trains_has_its_latest_curve(tmp_path, synthe
     )
     result = summarize(state)
     data = make_page_data(result, read_curves(state))
-    assert [configuration["rank"] for configuration in data["configurations"]] == [None, None] and data["steps"] == [50]
+    assert [configuration["rank"] for configuration in data["configurations"]] == [None, None]
+    assert (data["steps"], data["judged_steps"]) == ([], [50])
     assert np.isfinite(curves_of(data)[result.objective_curve]["bands"]).all()
 
 

@@ -200,6 +200,8 @@ def test_ranges_and_percentages_are_not_broken_into_lines(page, width):
 def test_the_evaluation_is_named_in_words(page):
     step = "document.querySelector('#step').textContent"
     assert page.read(step) == "step 100, used for the ranking"
+    slider = "(e => [e.min, e.max, e.value, e.closest('label').hidden])(document.querySelector('#evaluation'))"
+    assert page.read(slider) == ["0", "1", "1", False]  # step 50 and this one
 
     # The table stays at the judged evaluation, and so does paper.
     page.set("#evaluation", 0, "input")

@@ -17,7 +17,7 @@ function drawControls() {
   const judgedStep = page.judged_steps.length === 1 ? `${formatStep(page.judged_steps[0])}, ` : "";
   const judged = page.running ? "the latest" : `${judgedStep}used for the ranking`;
   const evaluation = chosen ? formatStep(state.step) : judged;
-  slider.parentElement.hidden = page.steps.length < 2;
+  slider.parentElement.hidden = !page.steps.length;
   slider.max = page.steps.length;
   slider.value = chosen ? chosen - 1 : page.steps.length;
   slider.setAttribute("aria-valuetext", evaluation);
