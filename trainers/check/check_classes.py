@@ -31,6 +31,7 @@ from trainers.random import Stream
 from trainers.settings import registry
 from trainers.settings.fields import settings_fields
 from trainers.tasks.task import Task
+from trainers.tensors.batch import Batch
 from trainers.training.step import train_next_step
 
 _LARGE_CHANGE = 1e-3  # share of the norm of the weights; rounding moves them less in two steps
@@ -157,15 +158,24 @@ def _find_task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
 
     # Problems of batches are easier to read than the errors of a model that trains on them.
     evaluation_batches = list(
-        task.evaluation_batches(Stream(torch.tensor([3]), "eval", torch.tensor(0)), ROWS, lengths)
+        task.evaluation_batches(Stream(torch.tensor([3, 5]), "eval", torch.tensor(0)), ROWS, lengths)
     )
-    drawn_batches = [evaluation_batch.batch for evaluation_batch in evaluation_batches]
+    test_batches = [evaluation_batch.batch for evaluation_batch in evaluation_batches]
+    stages = [0, len(task.stages) - 1]
     problems = [*find_missing_lengths(task, evaluation_batches, lengths), *find_draw_problems(task, None)]
     if task.stages:
-        problems += find_draw_problems(task, [0, len(task.stages) - 1])
+        problems += find_draw_problems(task, stages)
+
+    # Of wrong draws only these are reported, and of wrong tokens only those.
+    training_batches = list[Batch]()
     if not problems:
-        problems += find_row_problems(task, "training", draw_training_batches(task, [3]))
-    problems += find_row_problems(task, "test", drawn_batches)
+        training_batches += draw_training_batches(task, [3, 5])
+        if task.stages:
+            training_batches += draw_training_batches(task, [3, 5], stages)
+    problems += find_row_problems(task, "training", training_batches)
+    problems += find_row_problems(task, "test", test_batches)
+    if not problems:
+        problems += find_target_problems(task, training_batches, test_batches)
     yield from problems
     for evaluation_batch in evaluation_batches:
         check_lengths(task, evaluation_batch, lengths)
@@ -179,7 +189,7 @@ def _find_task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
         try:
             yield from find_step_problems(shrink_member(replace(member, task=task, model=model, evaluation=evaluation)))
         except Exception:  # the error of a tensor operation does not name the targets that caused it
-            if not (problems := list(find_target_problems(task, [*draw_training_batches(task, [3]), *drawn_batches]))):
+            if not (problems := [*find_target_problems(task, training_batches, test_batches, include_own=True)]):
                 raise
             yield problems[0]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from trainers.check.small_members import ROWS
 from trainers.packs.batches import are_equal_batches
 from trainers.random import Stream
-from trainers.tasks.supervised import IGNORED
+from trainers.tasks.supervised import IGNORED, make_loss_mask
 from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 
@@ -119,20 +119,64 @@ def find_row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterat
         yield f"{kind} rows have groups, but `has_groups` is false"
 
 
-def find_target_problems(task: Task, batches: Iterable[Batch]) -> Iterator[str]:
-    """Yield a problem for each batch whose targets do not have the shape that the default loss and metrics read."""
-    for batch in batches:
-        tokens, targets = tuple(batch.tokens.shape), tuple(batch.targets.shape)
-        distributions = (*tokens, task.outputs)
-        if targets not in (tokens, distributions):
-            yield (
-                f"targets of shape {targets} for tokens of shape {tokens}{_locate_rows(task)}; allowed: {tokens}, "
-                f"with {IGNORED} at positions without a target, or {distributions}, a distribution at each position"
-            )
+def find_target_problems(
+    task: Task, training_batches: Iterable[Batch], test_batches: Iterable[Batch], include_own: bool = False
+) -> Iterator[str]:
+    """Yield a problem of the first batch whose targets, weights or other tensors do not fit its tokens.
+
+    Targets that only the task's own loss or scores read may have any form, unless `include_own` is set.
+    """
+    has_own_loss = task.has_own_loss and not include_own
+    has_own_scores = (type(task).score_batch is not Task.score_batch and not include_own) or (
+        type(task).score_rows is not Task.score_rows and has_own_loss
+    )
+    training_method = "draw_rows" if type(task).sample is Task.sample else "sample"
+    test_method = "draw_rows" if type(task).evaluation_batches is Task.evaluation_batches else "evaluation_batches"
+    for kind, batches, any_targets, method in (
+        ("training", training_batches, has_own_loss, training_method),
+        ("test", test_batches, has_own_scores, test_method),
+    ):
+        for batch in batches:
+            problem = _find_batch_problem(batch, task.outputs, any_targets)
+            if problem:
+                yield f"{kind} {problem}{_locate_method(task, method)}"
+                return
 
 
-def _locate_rows(task: Task) -> str:
-    """Return the method of a task that makes its rows, as " (FILE:LINE, METHOD)"."""
-    method = unwrap(type(task).draw_rows if task.draws_rows else type(task).sample)
-    code = getattr(method, "__code__", None)
-    return f" ({code.co_filename}:{code.co_firstlineno}, {method.__name__})" if code else ""
+def _find_batch_problem(batch: Batch, outputs: int, any_targets: bool) -> str | None:
+    """Return the problem of the first tensor of a wrong shape, else that of the values of the targets, else None."""
+    tokens = tuple(batch.tokens.shape)
+    distributions = (*tokens, outputs)
+    for name, tensor in vars(batch).items():
+        if not isinstance(tensor, Tensor) or name == "lengths":
+            continue
+        shape = tuple(tensor.shape)
+        if name == "targets" and not any_targets:
+            is_valid = shape in (tokens, distributions)
+            allowed = f"{tokens}, or {distributions}, a distribution over the outputs at each position"
+        elif name in ("ids", "groups", "weight"):
+            is_valid, allowed = shape == tokens, f"{tokens}"
+        else:  # a row for each row of tokens of each seed
+            is_valid, allowed = shape[:2] == tokens[:2], f"({tokens[0]}, {tokens[1]}, ...)"
+        if not is_valid:
+            return f"batches have {name} of shape {shape} for tokens of shape {tokens}; allowed: {allowed}"
+
+    # Values that a loss would read as others, or not at all.
+    targets = batch.targets
+    if any_targets:
+        return None
+    if targets.dim() == len(distributions):
+        return None if bool((targets >= 0).all()) else "targets are distributions with negative values or NaN"
+    if targets.dtype != torch.int64:
+        dtype = str(targets.dtype).removeprefix("torch.")
+        return f"targets of shape {tokens} are {dtype}; allowed: int64, or distributions of shape {distributions}"
+    counted = torch.where(make_loss_mask(batch), targets, targets.clamp(min=0))
+    if int(counted.min()) < 0 or int(counted.max()) >= outputs:
+        return f"targets are not in 0..{outputs - 1}, or {IGNORED} for no target; `outputs` is {outputs}"
+    return None
+
+
+def _locate_method(task: Task, name: str) -> str:
+    """Return where a method of a task is defined, as " (FILE:LINE, METHOD)"."""
+    code = getattr(unwrap(getattr(type(task), name)), "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno}, {name})" if code else ""

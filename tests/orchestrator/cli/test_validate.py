@@ -65,6 +65,17 @@ def test_what_could_be_drawn_is_refused_before_anything_is_written(lengthwise, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.yaml"]
 
 
+def test_targets_that_broadcast_are_refused_at_the_line_of_the_task(lengthwise, tmp_path, own_code_forgotten):
+    folder = tmp_path / "my_study"
+    assert lengthwise("init", folder).returncode == 0
+    code = folder / "my_task.py"
+    code.write_text(code.read_text().replace("cummax(dim=-1).values", "cummax(dim=-1).values[..., :1]"))
+    line = next(number for number, text in enumerate(code.read_text().splitlines(), 1) if "def draw_rows" in text)
+    done = lengthwise("validate", folder / "sweep.yaml")
+    refused(done, "targets of shape (2, 4, 1) for tokens of shape (2, 4, 5)")
+    assert f"{code}:{line}, draw_rows" in done.stderr
+
+
 @pytest.mark.slow
 def test_validate_tries_a_sweep_and_shows_the_lines_of_a_fault(lengthwise, study, own_code_forgotten):
     good = lengthwise("validate", study / "own.yaml", "--smoke")

@@ -1,6 +1,7 @@
 """A task that says only what its rows are: loss, metrics and evaluation batches follow."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from trainers.check import check_task
 from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.tasks.supervised import IGNORED, score_accuracy
-from trainers.tasks.task import Task
+from trainers.tasks.task import EvaluationBatch, Task
 from trainers.tensors.batch import Batch
 
 
@@ -110,16 +111,100 @@ def test_the_loss_is_the_cross_entropy_of_torch(stream, form: str) -> None:
         torch.testing.assert_close(divisor[m], weight[m].sum())
 
 
-@pytest.mark.parametrize("cut", ["short", "long"])
-def test_targets_of_a_wrong_shape_are_one_problem_with_both_shapes_and_the_line(cut: str) -> None:
-    class Cut(Largest):
+FORMS = "(2, 4, 3)", "(2, 4, 3, 7)"  # of ids and of distributions: two seeds, four rows, three tokens, seven outputs
+FAULTS: dict[str, tuple[Callable[[Batch], dict[str, Tensor]], tuple[str, ...]]] = {
+    "too few columns": (lambda batch: {"targets": batch.targets[..., :1]}, ("(2, 4, 1)", *FORMS)),
+    "one column missing": (lambda batch: {"targets": batch.targets[..., 1:]}, ("(2, 4, 2)", *FORMS)),
+    "too many columns": (lambda batch: {"targets": functional.pad(batch.targets, (0, 1))}, ("(2, 4, 4)", *FORMS)),
+    "one row for all": (lambda batch: {"targets": batch.targets[:, :1]}, ("(2, 1, 3)", *FORMS)),
+    "too few probabilities": (lambda batch: {"targets": one_hot(batch)[..., 1:]}, ("(2, 4, 3, 6)", *FORMS)),
+    "floating ids": (lambda batch: {"targets": batch.targets.float()}, ("float32", "int64", FORMS[1])),
+    "ids of 32 bits": (lambda batch: {"targets": batch.targets.int()}, ("int32", "int64")),
+    "an id beyond the outputs": (lambda batch: {"targets": batch.targets + TOKENS}, ("0..6", "-100")),
+    "another mask": (lambda batch: {"targets": batch.targets.clamp(min=-1)}, ("0..6", "-100")),
+    "logits": (lambda batch: {"targets": -one_hot(batch)}, ("negative",)),
+    "a weight of each row": (
+        lambda batch: {"weight": torch.ones(len(batch.tokens), 4)},
+        ("weight", "(2, 4)", FORMS[0]),
+    ),
+    "ids of one row": (lambda batch: {"ids": batch.tokens[:, :1]}, ("ids", "(2, 1, 3)", FORMS[0])),
+}
+
+
+def one_hot(batch: Batch) -> Tensor:
+    return functional.one_hot(batch.targets.clamp(min=0), TOKENS).float()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_batch_that_does_not_fit_its_tokens_is_one_problem_with_the_line(name: str) -> None:
+    change, words = FAULTS[name]
+
+    class Faulty(Largest):
         def draw_rows(self, stream: Stream, rows: int, length: int) -> Batch:
             batch = super().draw_rows(stream, rows, length)
-            targets = batch.targets[..., 1:] if cut == "short" else functional.pad(batch.targets, (0, 1))
-            return Batch(batch.tokens, targets)
+            return replace(batch, **change(batch))
 
-    Cut.name = "cut"
-    (problem,) = check_task(Cut())
-    line = Cut.draw_rows.__code__.co_firstlineno
-    assert "(1, 4, 3)" in problem and f"(1, 4, {2 if cut == 'short' else 4})" in problem
-    assert f"{__file__}:{line}, draw_rows" in problem
+    Faulty.name = "faulty"
+    (problem,) = check_task(Faulty())
+    assert f"{__file__}:{Faulty.draw_rows.__code__.co_firstlineno}, draw_rows" in problem
+    assert problem.startswith("training ") and all(word in problem for word in words)
+
+
+def test_targets_of_test_rows_alone_are_located_in_their_method() -> None:
+    class Faulty(Largest):
+        def evaluation_batches(
+            self, stream: Stream, samples: int, lengths: tuple[int, ...]
+        ) -> Iterator[EvaluationBatch]:
+            for test in super().evaluation_batches(stream, samples, lengths):
+                yield replace(test, batch=replace(test.batch, targets=test.batch.targets[:, :1]))
+
+    Faulty.name = "faulty"
+    (problem,) = check_task(Faulty())
+    assert problem.startswith("test ") and f":{Faulty.evaluation_batches.__code__.co_firstlineno}, evalu" in problem
+
+
+FORMS_ALLOWED: dict[str, Callable[[Batch], dict[str, Tensor]]] = {
+    "distributions": lambda batch: {"targets": one_hot(batch) * 0.5 + 0.5 / TOKENS},
+    "one-hot integers": lambda batch: {"targets": one_hot(batch).long()},
+    "no target": lambda batch: {"targets": torch.where(batch.tokens < 3, IGNORED, batch.targets)},
+    "any id without weight": lambda batch: {
+        "targets": batch.targets.clamp(min=-1),
+        "weight": (batch.targets >= 0).float(),
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS_ALLOWED)
+def test_a_batch_may_have_distributions_masks_and_weights(form: str) -> None:
+    class Allowed(Largest):
+        def draw_rows(self, stream: Stream, rows: int, length: int) -> Batch:
+            batch = super().draw_rows(stream, rows, length)
+            return replace(batch, **FORMS_ALLOWED[form](batch))
+
+    Allowed.name = "allowed"
+    assert check_task(Allowed()) == []
+
+
+@pytest.mark.parametrize("given", [slice(None), slice(1)], ids=["every row", "one row"])
+def test_a_loss_and_scores_of_their_own_read_targets_of_any_form_for_every_row(given: slice) -> None:
+    class Regression(Largest):
+        """The mean of a row, as a number for each row."""
+
+        metrics: ClassVar[Mapping[str, str]] = {"error": "minimize"}
+
+        def draw_rows(self, stream: Stream, rows: int, length: int) -> Batch:
+            tokens = super().draw_rows(stream, rows, length).tokens
+            return Batch(tokens, tokens.float().mean(dim=-1, keepdim=True)[:, given])
+
+        def errors(self, logits_MBTV: Tensor, batch: Batch) -> Tensor:
+            return (logits_MBTV[:, :, -1, :1] - batch.targets).square()
+
+        def loss(self, logits_MBTV: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+            errors = self.errors(logits_MBTV, batch).sum(dim=(1, 2))
+            return errors, torch.full_like(errors, batch.tokens.shape[1])
+
+        def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+            return {"error": self.errors(logits_MBTV, batch)}
+
+    Regression.name = "regression"
+    assert ["(2, 1, 1)" in problem for problem in check_task(Regression())] == ([True] if given.stop else [])
