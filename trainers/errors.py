@@ -10,7 +10,7 @@ TrainerError
 
 import difflib
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,16 @@ class CorpusError(TrainerError):
 
 class WeightsError(TrainerError):
     """Weights cannot be written or read, or do not match their checksum; the message names the file."""
+
+
+def join_first_few(names: Sequence[str], maximum: int = 3) -> str:
+    """Return at most the first `maximum` names as a text, or all of them if only one more is left.
+
+    join_first_few(["a", "b", "c"], 2) -> "a, b, c"; join_first_few(["a", "b", "c", "d"], 2) -> "a, b and 2 more"
+    """
+    if len(names) <= maximum + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:maximum])} and {len(names) - maximum} more"
 
 
 def locate_in_user_code(error: BaseException, files: Collection[str] | None = None) -> str:

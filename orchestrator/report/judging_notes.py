@@ -194,7 +194,9 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
     rest = f"the {orders.others} others{scored}" if several else f"the other configuration{scored}"
     if better:
         subject = f"{len(better)} of {rest}" if several else rest
-        gain_text = ("up to " * (len(better) > 1)) + format_number(better[0][1], summary.infinity_text)
+        gain_text = format_number(better[0][1], summary.infinity_text)
+        if len(better) > 1:
+            gain_text = f"up to {gain_text}"
         clause = f"{subject} {'is' if len(better) == 1 else 'are'} better there, by {gain_text}"
     else:
         clause = f"none of {rest} is better there" if several else f"{rest} is not better there"
@@ -207,7 +209,7 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
 
     # A correlation of very few configurations would say nothing.
     has_correlation = orders.others + 1 >= MIN_FOR_AGREEMENT
-    where = format_lengths(summary.test_lengths, "test ")
+    where = format_lengths(summary.test_lengths, "test")
     if has_correlation and not better and orders.correlation.value > 1 - 1e-9:
         return [f"At the {where} the {orders.others + 1} configurations have the same order as by score"]
     correlation = [_describe_correlation(orders.correlation)] if has_correlation else []

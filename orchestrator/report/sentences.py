@@ -80,7 +80,7 @@ def make_short_answer(summary: Summary) -> str:
     answer = f"{label} is first{'' if summary.has_ended else ' so far'}, with {summary.judged_name} {score}"
     answer += f" ({better} is better)"
     if (test := ranked[0].test_quartiles) is not None and not math.isnan(test.median):
-        at_test = format_lengths(ranked[0].groups.test, "test ")
+        at_test = format_lengths(ranked[0].groups.test, "test")
         answer += f", and {format_number(test.median, summary.infinity_text)} at the {at_test}"
 
     # The answer of a confirmation replaces or follows that of the search.
@@ -143,7 +143,7 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
     # It was chosen by its score, so the value at the test lengths is shown beside it.
     so_far = "" if summary.has_ended else " so far"
     chosen = (
-        f"Best{so_far} at the {format_lengths(summary.objective.lengths, 'selection ')}: "
+        f"Best{so_far} at the {format_lengths(summary.objective.lengths, 'selection')}: "
         f"{make_label(summary.state.provenance, row.number)}, with {_describe_score(summary, row.score)}"
         + (f" though {row.seeds_failed} of its {row.seeds_run} seeds failed" if row.seeds_failed else "")
         + (f", tied with {format_count(tied, 'other')}" if tied else "")
@@ -153,7 +153,7 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
     # Test lengths may be missing, have no value, or be the same for all configurations.
     if row.test_quartiles is None or not row.groups.test:
         return f"{chosen}; no test lengths were evaluated."
-    test_lengths = format_lengths(row.groups.test, "test ")
+    test_lengths = format_lengths(row.groups.test, "test")
     if math.isnan(row.test_quartiles.median):
         return f"{chosen}. On the {test_lengths} it has no value."
     sentence = f"{chosen}. On the {test_lengths} it reaches {_describe_test_value(summary, row)}."
@@ -182,7 +182,7 @@ def _are_equal_at_test_lengths(summary: Summary) -> bool:
 def _describe_tie(summary: Summary, score: float, count: int) -> str:
     """Return a sentence that all configurations have the same score."""
     tied = ("both" if count == 2 else f"all {count}") + ("" if summary.has_ended else " so far")
-    lengths = format_lengths(summary.objective.lengths, "selection ")
+    lengths = format_lengths(summary.objective.lengths, "selection")
     return f"No configuration is ahead: {tied} have {_describe_score(summary, score)} at the {lengths}."
 
 

@@ -127,7 +127,7 @@ def _describe_configurations(sweep_comparison: SweepComparison) -> Iterator[str]
     lengths = sorted({length for comparison in tested for length in comparison.question.lengths})
     matched = format_count(len(tested), "matched configuration")
     sentence = f"Of {matched} {len(differing_labels) or 'none'} {'differs' if len(differing_labels) < 2 else 'differ'}"
-    sentence += f" at the {format_lengths(lengths, f'{group} ')} with p < {ALPHA:g} after Holm's correction"
+    sentence += f" at the {format_lengths(lengths, group)} with p < {ALPHA:g} after Holm's correction"
     sign = -1 if tested[0].question.direction == "maximize" else 1
     better = sum(sign * comparison.outcome.difference < 0 for comparison in tested if comparison.holm_p < ALPHA)
     verdict = "lower" if tested[0].question.direction == "none" else "better"

@@ -26,7 +26,7 @@ from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, explain_too_few
 from orchestrator.sweep.derived_sweep import DerivedSweep, make_listed_spec, run_derived
 from orchestrator.sweep.selection import choose_rows, is_eligible, refuse_top_and_configurations, refuse_unfinished
 from orchestrator.text.consoles import say
-from orchestrator.text.wording import format_label, format_ranges, read_numbers
+from orchestrator.text.wording import describe_wrong_numbers, format_label, format_ranges, read_numbers
 from search_spaces.grammar.values import LARGEST_SEED, MAX_SEEDS
 
 DEFAULT_TOP, DEFAULT_SEEDS = 3, 10
@@ -136,7 +136,7 @@ def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
     is_count = len(numbers) == 1 and not {",", "-"} & set(option)
     if not numbers or (is_count and numbers[0] < 1):
         allowed = "a number of seeds such as 10, or different seeds such as 100-109 or 100,103"
-        raise UserError(f"--seeds {option!r}: not seeds; allowed: {allowed}")
+        raise UserError(f"--seeds {option!r}: {describe_wrong_numbers(option)}; allowed: {allowed}")
     refuse_many_seeds(option, numbers[0] if is_count else len(numbers))
     if is_count:
         return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))

@@ -50,7 +50,14 @@ from orchestrator.sweep.specification import (
     rewrite_spec,
 )
 from orchestrator.sweep.train_missing import train_missing
-from orchestrator.text.wording import format_command, format_count, format_label, format_ranges, read_numbers
+from orchestrator.text.wording import (
+    describe_wrong_numbers,
+    format_command,
+    format_count,
+    format_label,
+    format_ranges,
+    read_numbers,
+)
 from search_spaces import SweepSpec, load_sweep, parse_recorded
 from search_spaces.grammar.parse import read_override_key
 from search_spaces.grammar.values import LARGEST_SEED
@@ -338,5 +345,5 @@ def _choose_new_seeds(option: str, planned_seeds: Sequence[int], sweep_by_seed: 
     # A list of seeds.
     seeds = read_numbers(option)
     if not seeds or max(seeds) > LARGEST_SEED:
-        raise UserError(f"--seeds {option!r}: not seeds; allowed: {SEEDS_ALLOWED}")
+        raise UserError(f"--seeds {option!r}: {describe_wrong_numbers(option)}; allowed: {SEEDS_ALLOWED}")
     return tuple(seed for seed in seeds if seed not in planned_seeds)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.addresses import find_address
+from trainers.errors import join_first_few as join_first_few  # messages of trainers list names alike
 
 NOT_REACHED = "not reached"  # infinity, for a metric that counts steps to a threshold
 MAX_RANGE_NUMBERS = 100_000  # in a range on the command line
@@ -48,16 +49,6 @@ def shorten_keys(keys: Sequence[str]) -> dict[str, str]:
         short = SHORT_NAMES.get(tail, tail)
         short_names[key] = tail if any(other.endswith(f".{short}") for other in other_stems) else short
     return short_names
-
-
-def join_first_few(names: Sequence[str], maximum: int = 3) -> str:
-    """Return at most the first `maximum` names as a text, or all of them if only one more is left.
-
-    join_first_few(["a", "b", "c"], 2) -> "a, b, c"; join_first_few(["a", "b", "c", "d"], 2) -> "a, b and 2 more"
-    """
-    if len(names) <= maximum + 1:
-        return ", ".join(names)
-    return f"{', '.join(names[:maximum])} and {len(names) - maximum} more"
 
 
 def list_differing_keys(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
@@ -195,8 +186,9 @@ def format_ranges(numbers: Sequence[int]) -> str:
 
 
 def format_lengths(numbers: Sequence[int], kind: str = "") -> str:
-    """Return lengths with their noun: format_lengths((6, 7)) -> "lengths 6-7"; ((5,), "test ") -> "test length 5"."""
-    return f"{kind}length{'' if len(numbers) == 1 else 's'} {format_ranges(numbers)}"
+    """Return lengths with their noun: format_lengths((6, 7)) -> "lengths 6-7"; ((5,), "test") -> "test length 5"."""
+    noun = "length" if len(numbers) == 1 else "lengths"
+    return " ".join(filter(None, (kind, noun, format_ranges(numbers))))
 
 
 def read_numbers(text: str) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from trainers.errors import CorpusError, Problem, WeightsError, find_nearest, suggest_nearest
+from trainers.errors import CorpusError, Problem, WeightsError, find_nearest, join_first_few, suggest_nearest
 from trainers.files.data_folders import find_data_folder
 from trainers.files.file_digest import compute_file_digest
 from trainers.settings.fields import Settings, setting
@@ -109,8 +109,8 @@ class InitialWeights(Settings):
             return None
 
         total = len(model.parameters(task))
-        unused = f"; unused in the file: {_list_names(match.unused)}" if match.unused else ""
-        drawn = _list_names([*match.missing, *match.wrong_shapes]) or "none"
+        unused = f"; unused in the file: {join_first_few(match.unused, _MAX_NAMES)}" if match.unused else ""
+        drawn = join_first_few([*match.missing, *match.wrong_shapes], _MAX_NAMES) or "none"
         return f"{len(match.names)} of {total} parameters start from {match.path.name}; drawn: {drawn}{unused}"
 
     def read(self, model: Model, task: Task, seed: int) -> dict[str, Tensor]:
@@ -243,10 +243,10 @@ class _WeightsMatch:
 
     def describe(self) -> str:
         """Return the differences as a line of text, with the allowed and the nearest name."""
-        parts = [f"has no tensor {_list_names(self.missing)}"] if self.missing else []
-        parts += [f"has {_list_names(self.unused)}, unknown to the model"] if self.unused else []
+        parts = [f"has no tensor {join_first_few(self.missing, _MAX_NAMES)}"] if self.missing else []
+        parts += [f"has {join_first_few(self.unused, _MAX_NAMES)}, unknown to the model"] if self.unused else []
         shapes = [f"{name} of shape {stored}, not {expected}" for name, (stored, expected) in self.wrong_shapes.items()]
-        parts += [f"has {_list_names(shapes, _MAX_SHAPES)}"] if shapes else []
+        parts += [f"has {join_first_few(shapes, _MAX_SHAPES)}"] if shapes else []
         pairs = ((name, find_nearest(name, self.unused)) for name in self.missing)
         hint = next((f"; did you mean rename: {{{nearest}: {name}}}?" for name, nearest in pairs if nearest), "")
         return f"{self.source}: {'; '.join(parts)}; allowed: the model's names and shapes, or strict: false{hint}"
@@ -282,11 +282,5 @@ def _compile_pattern(name: str) -> re.Pattern[str]:
 
 def _list_seeds(seeds: Collection[int | str]) -> str:
     """Return seeds with their noun: _list_seeds([2, 3]) -> "seeds 2, 3"."""
-    return f"seed{'s' * (len(seeds) != 1)} {_list_names([*map(str, seeds)])}"
-
-
-def _list_names(names: Collection[str], limit: int = _MAX_NAMES) -> str:
-    """Return the first names as text, and how many more there are."""
-    listed = [*names]
-    omitted = f" and {len(listed) - limit} more" if len(listed) > limit else ""
-    return ", ".join(listed[:limit]) + omitted
+    noun = "seed" if len(seeds) == 1 else "seeds"
+    return f"{noun} {join_first_few([*map(str, seeds)], _MAX_NAMES)}"

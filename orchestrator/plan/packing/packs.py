@@ -31,6 +31,9 @@ SeedsToPack = tuple[Configuration, Sequence[int]]
 MembersByKey = dict[str, list[tuple[str, int]]]
 """Members by structural key."""
 
+MemberByKey = dict[str, Member]
+"""An example member of each structural key: the cost of a pack depends on nothing else of its members."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
@@ -81,9 +84,8 @@ class Packer:
 
     def pack_members(self, seeds_to_pack: Iterable[SeedsToPack]) -> list[PlannedPack]:
         """Return packs of members that have none yet, by structural key, the longest pack first."""
-        # The cost of a pack depends on its structure alone, so an example of each is enough.
         groups: MembersByKey = {}
-        member_by_structure: dict[str, Member] = {}
+        member_by_structure: MemberByKey = {}
         for configuration, seeds in seeds_to_pack:
             members = [(configuration.config_id, seed) for seed in seeds]
             if configuration.duplicate_of is None and members:
@@ -117,10 +119,9 @@ class Packer:
         if not packs:
             return []
 
-        # The cost of a pack depends on its structure alone, so an example of each is enough.
         groups: MembersByKey = {}
         sizes: Sizes = {}
-        member_by_structure: dict[str, Member] = {}
+        member_by_structure: MemberByKey = {}
         for pack in (*packs, *(pack for pack, _ in kept_packs)):
             if pack.structural_key not in member_by_structure:
                 config_id, seed = pack.members[0]

@@ -141,7 +141,7 @@ def describe_verdict(
     # Equal values usually mean that the same program was trained twice.
     outcome, question = comparison.outcome, comparison.question
     metric = format_metric(question.metric, question.average)
-    kind = "" if question.group == REQUESTED else f"{question.group} "
+    kind = "" if question.group == REQUESTED else question.group
     where = f"at the {format_lengths(question.lengths, kind)}"
 
     # No verdict: there is no difference, or failed seeds make it infinite.

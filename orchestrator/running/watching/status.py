@@ -101,7 +101,7 @@ def _describe_objective(state: SweepState) -> str:
         return ""
     metric = format_metric(objective["metric"], objective["average"])
     better = "lower" if objective["direction"] == "minimize" else "higher"
-    return f": {metric} at the {format_lengths(objective['lengths'], 'selection ')}, {better} is better"
+    return f": {metric} at the {format_lengths(objective['lengths'], 'selection')}, {better} is better"
 
 
 def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:

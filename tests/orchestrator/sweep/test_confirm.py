@@ -23,6 +23,7 @@ from orchestrator.session.session import Outcome
 from orchestrator.sweep import confirm as confirm_module
 from orchestrator.sweep import derived_sweep
 from orchestrator.sweep.confirm import choose_fresh_seeds, plan_confirmation
+from orchestrator.text.wording import describe_wrong_numbers
 from orchestrator.tracking import publish as publishing
 from orchestrator.tracking.tracking_errors import TrackingError
 from search_spaces import SweepFileError, dump_yaml, load_sweep
@@ -101,10 +102,12 @@ def test_seeds_to_confirm_on_may_be_a_range():
     assert choose_fresh_seeds("100-102,110", {0: "a"}) == (100, 101, 102, 110) and choose_fresh_seeds(
         "7-7", {0: "a"}
     ) == (7,)
-    with pytest.raises(
-        UserError, match="--seeds '5-3': not seeds; allowed: a number of seeds such as 10, or different"
-    ):
-        choose_fresh_seeds("5-3", {})
+
+
+@pytest.mark.parametrize("seeds", ["5-3", "7,7", "0"])
+def test_wrong_seeds_have_the_reason_of_wrong_lengths(seeds):
+    with pytest.raises(UserError, match=f"--seeds '{seeds}': {describe_wrong_numbers(seeds)}"):
+        choose_fresh_seeds(seeds, {})
 
 
 @pytest.mark.parametrize("asked", ["100001", "0-99999,100000-100000"])

@@ -11,6 +11,7 @@ from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.sweep.extend import plan_extension
+from orchestrator.text.wording import describe_wrong_numbers
 from search_spaces import load_sweep
 from tests.no_reports import leave_out_reports
 from tests.orchestrator.running.ledgers import (
@@ -175,11 +176,18 @@ def test_name_description_and_claims_stay_as_they_are(lengthwise, run, verb):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "message"), [("100001", "too many seeds; allowed: up to 100000"), ("+99999", "too"), ("9" * 5000, "not")]
+    ("seeds", "message"),
+    [("100001", "too many seeds; allowed: up to 100000"), ("+99999", "too"), ("9" * 5000, "cannot")],
 )
 def test_more_seeds_than_a_sweep_file_may_ask_for_are_refused(run, seeds, message):
     with pytest.raises(UserError, match=f"--seeds .*: {message}"):
         plan_extension(SweepState.load(run()), seeds=seeds)
+
+
+def test_wrong_seeds_have_the_reason_of_wrong_lengths(run):
+    for seeds in ("5-3", "7,7"):
+        with pytest.raises(UserError, match=describe_wrong_numbers(seeds)):
+            plan_extension(SweepState.load(run()), seeds=seeds)
 
 
 def test_a_key_with_a_blank_before_it_is_the_same_key(run):
