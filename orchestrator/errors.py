@@ -158,8 +158,8 @@ class DamagedWeights(LengthwiseError):  # noqa: N818
 
 
 @contextmanager
-def refuse_unwritable(path: Path, error_class: type[LengthwiseError] = UserError) -> Iterator[None]:
-    """Replace an OSError of the block by `error_class`, whose message names the path that cannot be written."""
+def convert_write_errors(path: Path, error_class: type[LengthwiseError] = UserError) -> Iterator[None]:
+    """Convert an OSError of the block to `error_class`, whose message names the path that cannot be written."""
     try:
         yield
     except OSError as error:

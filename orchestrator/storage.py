@@ -154,8 +154,8 @@ class ObjectStore:
         except (PermissionError, FileNotFoundError, ValueError) as error:
             raise StorageRefused(f"{self.address} cannot be used: {_describe_reason(error)}") from error
         except Exception as error:
-            refused = StorageRefused if "Credentials" in type(error).__name__ else StorageError
-            raise refused(f"{self.address} cannot be used: {_describe_reason(error)}") from error
+            error_class = StorageRefused if "Credentials" in type(error).__name__ else StorageError
+            raise error_class(f"{self.address} cannot be used: {_describe_reason(error)}") from error
 
 
 def fetch_missing(folder: Path) -> None:

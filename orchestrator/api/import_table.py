@@ -77,8 +77,8 @@ def import_table(
     source_options = {"pattern": pattern, "experiment": experiment, "step_column": step_column}
     if isinstance(table, str | Path):
         rows = read_rows(str(table), next(iter(metrics)), seed_column=seed_column, step=step, **source_options)
-    elif refused := [option for option, value in source_options.items() if value is not None]:
-        raise UserError(f"import_table: {refused[0]}: not allowed with a data frame")
+    elif refused_options := [option for option, value in source_options.items() if value is not None]:
+        raise UserError(f"import_table: {refused_options[0]}: not allowed with a data frame")
     else:
         frame = reset_index(table)
         digest = hashlib.sha256(frame.to_csv(index=False).encode()).hexdigest()

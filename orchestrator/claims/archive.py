@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from orchestrator.claims.sweep_curves import SweepCurves
-from orchestrator.errors import DamagedCurves, LengthwiseError, refuse_unwritable
+from orchestrator.errors import DamagedCurves, LengthwiseError, convert_write_errors
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import select_steps
@@ -46,7 +46,7 @@ def write_archive(sweep: SweepCurves, claims: Iterable[Claim], path: Path) -> in
     }
 
     # Leave out times and owners, which would change the bytes.
-    with refuse_unwritable(path):
+    with convert_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(path, "w:xz", preset=9) as archive:
             for name, content in contents.items():

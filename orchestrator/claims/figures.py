@@ -99,9 +99,9 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
     curves = tables[0]
     if len(tables) > 1:
         relate = divide_values if claim.question == "ratio" else subtract_values
-        shared = [length for length in tables[0] if length in tables[1]]
-        paired = [table.loc[tables[0].index.intersection(tables[1].index), shared] for table in tables]
-        curves = pd.DataFrame({length: relate(paired[0][length], paired[1][length]) for length in shared})
+        shared_lengths = [length for length in tables[0] if length in tables[1]]
+        paired = [table.loc[tables[0].index.intersection(tables[1].index), shared_lengths] for table in tables]
+        curves = pd.DataFrame({length: relate(paired[0][length], paired[1][length]) for length in shared_lengths})
 
     # Thin lines of the seeds show what the median hides.
     seed_curves = curves.groupby(level="seed").median()

@@ -13,7 +13,7 @@ from orchestrator.claims.registration import list_changes
 from orchestrator.claims.repeated_tests import group_tests
 from orchestrator.claims.verdicts import count_verdicts, judge, read_tested_sweeps
 from orchestrator.code.packages import make_module_command
-from orchestrator.errors import SpecChanged, UserError, refuse_unwritable
+from orchestrator.errors import SpecChanged, UserError, convert_write_errors
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.targets import check_ending
@@ -58,7 +58,7 @@ def judge_claims(path: Path, storage: Path, page: Path | None = None, *, keep: b
             size = write_archive(sweep, [claim for claim in file.claims if claim.sweep == sweep.name], archive)
             yield f"wrote {archive} ({size / 1000:.0f} kB)"
     if page is not None:
-        with refuse_unwritable(page):
+        with convert_write_errors(page):
             written = write_claims_page(file, judgements, page)
         yield f"wrote {page} and {format_count(len(written) - 1, 'figure')}"
 

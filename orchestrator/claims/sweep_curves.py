@@ -104,8 +104,8 @@ class SweepCurves:
 
     def choose_direction(self, metrics: Sequence[str]) -> str:
         """Return the common better direction of metrics, minimize or maximize; "none" without a common one."""
-        measured = next(iter(self.measurements.values())).metrics
-        directions = {measured[name].direction for name in metrics if name in measured}
+        recorded_metrics = next(iter(self.measurements.values())).metrics
+        directions = {recorded_metrics[name].direction for name in metrics if name in recorded_metrics}
         return directions.pop() if len(directions) == 1 else "none"
 
     def read_setting(self, config_id: str, key: str) -> Any:
@@ -241,9 +241,9 @@ class SweepCurves:
         if key not in self._tables:
             rows = self.curves
             for column, name in (("metric", metric), ("average", average)):
-                known = [str(value) for value in rows[column].unique()]
-                if name not in known:
-                    raise self._make_unknown_error(column, name, known)
+                allowed = [str(value) for value in rows[column].unique()]
+                if name not in allowed:
+                    raise self._make_unknown_error(column, name, allowed)
                 rows = rows[rows[column] == name]
             if evaluation == BEST:
                 rows = rows[select_steps(rows, self.best_steps)]

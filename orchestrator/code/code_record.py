@@ -20,7 +20,7 @@ from orchestrator.code.packages import LENGTHWISE_FOLDER
 from orchestrator.code.provenance import read_version
 from orchestrator.code.repository import Repository, RepositoryReader, is_credential_name
 from orchestrator.code.user_code import LENGTHWISE_PACKAGES, CodeSource, UserCodeError, is_installed
-from orchestrator.errors import LedgerError, refuse_unwritable
+from orchestrator.errors import LedgerError, convert_write_errors
 from trainers.files.atomic_file import write_atomic
 
 CODE_FOLDER = "code"
@@ -46,7 +46,7 @@ class CodeRecord:
         # The path has the digest of the content, so an existing file is the same.
         for name, content in self.copies.items():
             target = folder / name
-            with refuse_unwritable(target, LedgerError):
+            with convert_write_errors(target, LedgerError):
                 if not target.exists():
                     target.parent.mkdir(parents=True, exist_ok=True)
                     write_atomic(target, [content])

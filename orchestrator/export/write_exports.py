@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.errors import UserError, refuse_unwritable
+from orchestrator.errors import UserError, convert_write_errors
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.files.recorded_modules import read_program
 from orchestrator.record.state.state import SweepState
@@ -104,7 +104,7 @@ def export(folder: Path, request: ExportRequest, *, force: bool = False) -> list
     }
     check_targets(list(planned.files), force=force, new_folders=(request.weights, request.to, *new_parents))
     for path, read_content in planned.files.items():
-        with refuse_unwritable(path):
+        with convert_write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, [read_content()])
     return planned.lines

@@ -89,9 +89,9 @@ def read_rows(
     kind, colon, source = table.partition(":")
     if not colon or kind not in SOURCE_KINDS:
         source_options = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
-        if refused := [option for option, value in source_options.items() if value is not None]:
+        if refused_options := [option for option, value in source_options.items() if value is not None]:
             allowed = ", ".join(f"{name}:..." for name in SOURCE_KINDS)
-            raise UserError(f"{refused[0]}: not allowed with the table {table}; allowed with --from {allowed}")
+            raise UserError(f"{refused_options[0]}: not allowed with the table {table}; allowed with --from {allowed}")
         return read_table(Path(table))
 
     if pattern is None:
@@ -168,8 +168,8 @@ def import_table_rows(
         status, message = describe_end(state)
         with interrupts.hold_signals():
             add_record(ledger, state, "end", status=status, message=message)
-    ended = f"{describe_end_status(state)}: {state.end_message}"
-    say(console, f"{ended}; draw the report with: {format_command('report', folder)}")
+    status_text = f"{describe_end_status(state)}: {state.end_message}"
+    say(console, f"{status_text}; draw the report with: {format_command('report', folder)}")
     return Outcome(folder=folder, status=str(state.end_status), exit_code=0)
 
 

@@ -47,8 +47,8 @@ def describe_out_of_memory(error: BaseException) -> str | None:
 
 
 @contextmanager
-def raise_out_of_space(folder: Path) -> Iterator[None]:
-    """Raise OutOfSpace instead of any error that a full disk caused."""
+def convert_full_disk_errors(folder: Path) -> Iterator[None]:
+    """Convert any error that a full disk caused to OutOfSpace."""
     try:
         yield
     except Exception as error:

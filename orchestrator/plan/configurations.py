@@ -122,8 +122,11 @@ def _locate_problems(spec: SweepSpec, values: Mapping[str, Any], error: ConfigEr
         message = problem.message if domain is None else f"{problem.message} ({source})"
         # A problem without a value, such as an error of the user's code, must not show the value null.
         has_value = problem.given is not None or read_key(assign_values(spec, values), problem.key) is None
-        given = problem.given if has_value else ABSENT
-        details = {"given": given, "allowed": problem.allowed, "nearest": problem.nearest}
+        details = {
+            "given": problem.given if has_value else ABSENT,
+            "allowed": problem.allowed,
+            "nearest": problem.nearest,
+        }
         located.append(_make_file_problem(spec, problem.key, message, **details))
     return located
 
@@ -140,7 +143,7 @@ def find_unmeasured_parts(
     objective = spec.objective
 
     # Names can be misspelt, so the nearest one is suggested.
-    measured: list[tuple[str, Any, tuple[str, ...], str]] = [
+    named_parts: list[tuple[str, Any, tuple[str, ...], str]] = [
         ("metric", objective.metric, tuple(metrics), "metric that is evaluated"),
         ("average", objective.average, tuple(averages), "weight average that is evaluated"),
     ]
@@ -153,7 +156,7 @@ def find_unmeasured_parts(
             allowed=", ".join(allowed),
             nearest=find_nearest(name, allowed),
         )
-        for key, name, allowed, kind in measured
+        for key, name, allowed, kind in named_parts
         if name not in allowed
     ]
 
@@ -165,15 +168,15 @@ def find_unmeasured_parts(
         verb = "is" if len(missing_lengths) == 1 else "are"
         message = f"{format_ranges(missing_lengths)} {verb} not among the lengths that are evaluated{context}"
         allowed = format_ranges(metric_lengths) if metric_lengths else "none"
-        given = list(objective.lengths)
-        problems.append(_make_file_problem(spec, "objective.lengths", message, given=given, allowed=allowed))
+        details = {"given": list(objective.lengths), "allowed": allowed}
+        problems.append(_make_file_problem(spec, "objective.lengths", message, **details))
     return problems
 
 
 def _find_objective_problems(spec: SweepSpec, trainer: Trainer, member: Member) -> list[FileProblem]:
     """Return the problems of the objective for a member: unmeasured parts, and `best` of a single evaluation."""
-    objective, measured = spec.objective, trainer.list_measurements(member)
-    problems = find_unmeasured_parts(spec, measured.metrics, measured.averages, measured.lengths)
+    objective, measurements = spec.objective, trainer.list_measurements(member)
+    problems = find_unmeasured_parts(spec, measurements.metrics, measurements.averages, measurements.lengths)
     interval, steps = member.evaluation_interval, member.steps
     if objective.evaluation == "best" and (interval is None or interval >= steps):
         cause = "is not set" if interval is None else f"is {interval}"
@@ -209,8 +212,8 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     # The objective is the same for all members, so the first member shows what it measures.
     objective, trainer = spec.objective, get_trainer(spec.sections)
     warnings = list_trainer_warnings(spec, members)
-    measured = trainer.list_measurements(members[0])
-    metric = measured.metrics[objective.metric]
+    measurements = trainer.list_measurements(members[0])
+    metric = measurements.metrics[objective.metric]
 
     # A score at trained lengths says nothing about generalization.
     trained = [length for length in objective.lengths if length in metric.trained_lengths]
@@ -220,7 +223,7 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
 
     # If the selection uses every length beyond the trained ones, no length is left as a test. A metric with one length
     # has no alternative, and a selection that includes trained lengths has its own warning above.
-    longest = measured.longest_trained.get(metric.distribution)
+    longest = measurements.longest_trained.get(metric.distribution)
     longer = [length for length in metric.lengths if longest is None or length > longest]
     if not trained and len(metric.lengths) > 1 and longer and set(longer) <= set(objective.lengths):
         beyond = "" if longest is None else " beyond the trained ones"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.errors import LengthwiseError, UserError, refuse_unwritable
+from orchestrator.errors import LengthwiseError, UserError, convert_write_errors
 from orchestrator.plan.checks.sweep_file_checks import SAMPLES, build_configurations
 from orchestrator.plan.optuna_draws import draw_sample
 from search_spaces import SweepSpec
@@ -69,7 +69,7 @@ def prepare_corpus(name: str) -> str:
             f"corpus {name!r}: unknown; allowed: {', '.join(RECIPES)}, or a text in {text_file}, read byte by byte"
         )
     splits, vocabulary = _download(recipe, path)
-    with refuse_unwritable(path, LengthwiseError):
+    with convert_write_errors(path, LengthwiseError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_corpus(path, vocabulary, splits, asdict(recipe))
     sizes = ", ".join(f"{len(splits[split]):,} {split}" for split in SPLITS)

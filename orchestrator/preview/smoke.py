@@ -98,20 +98,20 @@ def _try_structure(members: list[MemberConfig], name: str, files: frozenset[str]
     from trainers.training.step import train_next_step
 
     # A user looks for the mistake in the stage that the message names.
-    with _raising_smoke_failed(f"{name} cannot be initialized", files):
+    with _convert_smoke_errors(f"{name} cannot be initialized", files):
         pack = Pack(members, torch.device("cpu"))
         state = TrainingState.make_initial(pack)
-    with _raising_smoke_failed(f"{name} cannot take a training step", files):
+    with _convert_smoke_errors(f"{name} cannot take a training step", files):
         train_next_step(pack, state)
     if int(state.failed_at.max()) >= 0:
         raise SmokeFailed(f"configuration {name}: its loss or its weights are not finite after one step")
-    with _raising_smoke_failed(f"{name} cannot be evaluated", files):
+    with _convert_smoke_errors(f"{name} cannot be evaluated", files):
         evaluate(pack, state)
 
 
 @contextmanager
-def _raising_smoke_failed(problem: str, files: frozenset[str]) -> Iterator[None]:
-    """Raise exceptions as SmokeFailed, with the frames in the user's `files` if there are any."""
+def _convert_smoke_errors(problem: str, files: frozenset[str]) -> Iterator[None]:
+    """Convert exceptions to SmokeFailed, with the frames in the user's `files` if there are any."""
     try:
         yield
     except LengthwiseError:
@@ -169,7 +169,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         reporter = _FirstReport()
         name = format_label(configuration.number)
         files = frozenset(str(source.root / file) for source in sources for file in source.files)
-        with _raising_smoke_failed(f"{name} cannot be run", files):
+        with _convert_smoke_errors(f"{name} cannot be run", files):
             try:
                 trainer.train_members(work, [member], reporter, None)
             except ProgramEnded as error:

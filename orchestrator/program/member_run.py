@@ -175,10 +175,10 @@ class _MemberRun:
             return True
 
         # A crash may be due to a file of the user's folder that was not copied; then say how to have it copied.
-        ended = explain_end(EndedAttempt(code, limit, log, self.start_step), self.reports)
+        end = explain_end(EndedAttempt(code, limit, log, self.start_step), self.reports)
         is_crash = limit is None and code > 0
-        remedy = describe_uncopied(find_error_line(ended.trace), *self._find_code_folders()) if is_crash else ""
-        raise ProgramEnded(f"{ended.message}{remedy}", ended.trace, ended.retry)
+        remedy = describe_uncopied(find_error_line(end.trace), *self._find_code_folders()) if is_crash else ""
+        raise ProgramEnded(f"{end.message}{remedy}", end.trace, end.retry)
 
     # A command --------------------------------------------------------------------------------------------------------
 

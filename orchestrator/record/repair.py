@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.addresses import find_address
-from orchestrator.errors import DamagedLedger, LedgerError, refuse_unwritable
+from orchestrator.errors import DamagedLedger, LedgerError, convert_write_errors
 from orchestrator.record.files.curves import make_damage_error
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.lock import SweepLock
@@ -71,7 +71,7 @@ def repair_ledger(folder: Path) -> list[str]:
         backup = next(name for name in names if not os.path.lexists(name))
         repaired = b"".join(map(encode_record, kept_records)) if lost_records else intact
         for target, written in ((backup, content), (path, repaired)):
-            with refuse_unwritable(target, LedgerError):
+            with convert_write_errors(target, LedgerError):
                 write_atomic(target, [written])
 
     # Tell the user what was damaged, what was saved, and the commands that repeat the lost work.

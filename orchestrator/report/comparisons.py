@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from orchestrator.errors import NotASweep, UserError, refuse_unwritable
+from orchestrator.errors import NotASweep, UserError, convert_write_errors
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
 from orchestrator.record.state.state import SweepState
@@ -106,7 +106,7 @@ def compare_and_show(
             raise UserError(f"--figure {figure}: the matched configurations have no common lengths")
         yield f"Figure: {draw_difference_figure(drawable, figure)}"
     if csv is not None:
-        with refuse_unwritable(csv):
+        with convert_write_errors(csv):
             write_csv(csv, lines, ())
         yield f"wrote {csv}"
 
@@ -201,8 +201,8 @@ def _describe_configuration(side: Side) -> str:
         if row.rank
         else row.why_unranked
     )
-    ended = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
-    return f"{format_label(row.number)} of {side.summary.name} ({row.config_id}, {rank}; {ended})"
+    seeds = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
+    return f"{format_label(row.number)} of {side.summary.name} ({row.config_id}, {rank}; {seeds})"
 
 
 def _is_sweep(name: str) -> bool:

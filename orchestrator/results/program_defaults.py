@@ -37,8 +37,10 @@ def _make_comparable(value: Any) -> Any:
 
 def add_defaults(sections: Mapping[str, Any], defaults: Mapping[str, list[Any]]) -> dict[str, Any]:
     """Return the sections of a sweep or a configuration with `config` completed by defaults that have one value."""
-    known = {key: values[0] for key, values in defaults.items() if len(values) == 1}
-    return {**sections, "config": {**known, **sections.get("config", {})}} if known else dict(sections)
+    known_defaults = {key: values[0] for key, values in defaults.items() if len(values) == 1}
+    if not known_defaults:
+        return dict(sections)
+    return {**sections, "config": {**known_defaults, **sections.get("config", {})}}
 
 
 def describe_defaults(defaults: Mapping[str, list[Any]]) -> str:

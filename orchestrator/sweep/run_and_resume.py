@@ -186,8 +186,8 @@ def resume_sweep(
             code = import_code_to_resume(state, console, accept_change=accept_code_change)
         if retry_failed:
             _record_retries(session, state)
-        ended = sum(member.status in ("complete", "failed") for member in state.members)
-        progress = f"{ended} of {format_count(count_seeds(state), 'seed')} done"
+        ended_count = sum(member.status in ("complete", "failed") for member in state.members)
+        progress = f"{ended_count} of {format_count(count_seeds(state), 'seed')} done"
         session.say(f"sweep {spec.name} in {folder.resolve()}: {progress}{interruption}")
         if is_unfinished:
             add_record(session.ledger, state, "resume", provenance=read_provenance(), code=code.fields)

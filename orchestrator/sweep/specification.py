@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.code.user_code import PROGRAM, CodeSource, UserCodeError, find_module, read_files
-from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, refuse_unwritable
+from orchestrator.errors import DamagedLedger, LedgerError, SpecChanged, SweepExists, UserError, convert_write_errors
 from orchestrator.plan.extension import Extension, find_extension
 from orchestrator.record.files.recorded_modules import find_program
 from orchestrator.record.ledger.folders import LEDGER_FILE, has_ledger
@@ -202,7 +202,7 @@ def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
     ):
         backups = (path.with_name(f"{SPEC_FILE}.before-{number}") for number in count(1))
         backup = next(name for name in backups if not name.exists())
-        with refuse_unwritable(backup, LedgerError):
+        with convert_write_errors(backup, LedgerError):
             write_atomic(backup, [text.encode()])
     write_spec(spec, folder)
     return backup
@@ -211,5 +211,5 @@ def rewrite_spec(spec: dict[str, Any], folder: Path) -> Path | None:
 def write_spec(spec: dict[str, Any], folder: Path) -> None:
     """Write sweep.yaml. Raises LedgerError with the path."""
     path = folder / SPEC_FILE
-    with refuse_unwritable(path, LedgerError):
+    with convert_write_errors(path, LedgerError):
         write_atomic(path, [dump_yaml(redact_spec(spec)).encode()])

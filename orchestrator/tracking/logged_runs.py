@@ -7,7 +7,7 @@ from functools import partial
 from orchestrator.errors import UserError
 from orchestrator.tracking.address import get_sqlite_path
 from orchestrator.tracking.store import iterate_pages, open_client
-from orchestrator.tracking.tracking_errors import raise_tracking_errors
+from orchestrator.tracking.tracking_errors import convert_tracking_errors
 from trainers.errors import suggest_nearest
 
 
@@ -29,7 +29,7 @@ def read_runs(uri: str, experiment: str, is_wanted: Callable[[str], bool]) -> It
     database = get_sqlite_path(uri)
     if database is not None and not database.is_file():
         raise UserError(f"{uri}: there is no such file")  # MLflow would create it
-    with raise_tracking_errors(uri):
+    with convert_tracking_errors(uri):
         # A misspelt name gets a hint, which needs all names.
         client = open_client(uri)
         experiment_ids = {item.name: item.experiment_id for item in iterate_pages(client.search_experiments)}

@@ -26,7 +26,7 @@ from orchestrator.tracking.address import choose_tracking_uri, get_sqlite_path, 
 from orchestrator.tracking.mlflow_names import compute_sweep_id
 from orchestrator.tracking.run_contents import MlflowRunBuilder
 from orchestrator.tracking.store import MlflowExperiment, open_client, search_runs_by_tag
-from orchestrator.tracking.tracking_errors import TrackingError, raise_tracking_errors
+from orchestrator.tracking.tracking_errors import TrackingError, convert_tracking_errors
 
 CURVES_PICTURE, PICTURE_INCHES = "curves.png", (6.6, 4.0)
 
@@ -69,7 +69,7 @@ def publish(
     uri = choose_tracking_uri(state, uri)
 
     # The lock is held from the first read to the last write, so that two publishers do not create a run twice.
-    with raise_tracking_errors(uri, format_command("publish", folder), uri_option), _lock_publishing(folder):
+    with convert_tracking_errors(uri, format_command("publish", folder), uri_option), _lock_publishing(folder):
         name = _choose_experiment(state, records) if experiment is None else experiment or state.study
         store = MlflowExperiment(uri, name, folder.resolve().parent)
         curves = read_curves(state)
@@ -142,7 +142,7 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
         deleted[address] = 0
         database = get_sqlite_path(address)
         if database is None or database.exists():
-            with raise_tracking_errors(address, retry, uri):
+            with convert_tracking_errors(address, retry, uri):
                 client = open_client(address)
 
                 # `resume` may have named another experiment, so all are searched.

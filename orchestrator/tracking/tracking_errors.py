@@ -38,8 +38,8 @@ class TrackingRefused(TrackingError):  # noqa: N818 - reads as the sentence it p
 
 
 @contextmanager
-def raise_tracking_errors(uri: str, later: str = "", uri_option: str | None = None) -> Iterator[None]:
-    """Raise errors of MLflow and the network as TrackingError, whose message has the command `later` to try again.
+def convert_tracking_errors(uri: str, later: str = "", uri_option: str | None = None) -> Iterator[None]:
+    """Convert errors of MLflow and the network to TrackingError, whose message has the command `later` to try again.
 
     `uri_option` is the address if an option gave it; then the command has this option.
     """

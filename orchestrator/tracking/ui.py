@@ -26,7 +26,7 @@ from orchestrator.tracking.address import (
 )
 from orchestrator.tracking.pages import make_sweep_links
 from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
-from orchestrator.tracking.tracking_errors import raise_tracking_errors
+from orchestrator.tracking.tracking_errors import convert_tracking_errors
 from search_spaces.grammar.values import find_store_problem
 
 MAX_SHOWN_SWEEPS = 10
@@ -67,7 +67,7 @@ def serve(
     if problem := find_store_problem(uri):
         raise UserError(f"{uri} {problem}; put a copy of the database there, or remove the file and publish again")
     port = choose_port(host, port)
-    with raise_tracking_errors(uri):
+    with convert_tracking_errors(uri):
         create_sqlite_store(uri)
 
     # MLflow opens an experiment on an empty page, so links to the newest sweeps are printed.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from orchestrator.errors import refuse_unwritable
+from orchestrator.errors import convert_write_errors
 from orchestrator.targets import check_targets
 from orchestrator.text.wording import format_command
 from search_spaces.grammar.shipped import FOLDER
@@ -40,7 +40,7 @@ def write_start_files(folder: Path, *, program: bool, force: bool = False) -> li
             # The comment behind the name stays in its column if there is room.
             replace_name = lambda match: f"name: {value}".ljust(len(match[0]) - 1) + " "  # noqa: E731
             text = re.sub(r"^name: \w+ +", replace_name, text, count=1, flags=re.M)
-        with refuse_unwritable(folder / source.name):
+        with convert_write_errors(folder / source.name):
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / source.name, [text.encode()])
     sweep = folder / "sweep.yaml"

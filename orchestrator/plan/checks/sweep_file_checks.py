@@ -60,7 +60,8 @@ def complete_objective(spec: SweepSpec) -> SweepSpec:
     if not spec.direction_is_assumed:
         return spec
     import_spec_modules(spec)
-    metrics = (declared.metrics.get(spec.objective.metric) for declared in _read_declarations(spec, _draw_values(spec)))
+    declarations = _read_declarations(spec, _draw_values(spec))
+    metrics = (declaration.metrics.get(spec.objective.metric) for declaration in declarations)
     directions = {metric.direction for metric in metrics if metric is not None}
     return spec.with_direction(directions.pop()) if directions in ({"minimize"}, {"maximize"}) else spec
 
@@ -83,8 +84,8 @@ def _remove_distribution(spec: SweepSpec) -> SweepSpec:
     """
     base, dot, distribution = spec.objective.metric.rpartition(".")
     draws = ((draw.number, draw.values) for draw in (draw_sample(spec, 1)[:1] if dot else ()))
-    for declared in _read_declarations(spec, draws):
-        if distribution == declared.distribution:
+    for declaration in _read_declarations(spec, draws):
+        if distribution == declaration.distribution:
             return spec.model_copy(update={"objective": spec.objective.model_copy(update={"metric": base})})
     return spec
 
@@ -116,8 +117,8 @@ def summarize_sample(spec: SweepSpec) -> Sample:
     """
     built = build_configurations(spec, _draw_values(spec))
     member = built[0].build_member(spec.seeds[0])
-    measured = get_trainer(spec.sections).list_measurements(member)
-    evaluated = measured.describe_lengths() if measured.list_further_distributions() else None
+    measurements = get_trainer(spec.sections).list_measurements(member)
+    evaluated = measurements.describe_lengths() if measurements.list_further_distributions() else None
     warnings = list_warnings(spec, [configuration.build_member(spec.seeds[0]) for configuration in built])
     return Sample(configuration_count=len(built), warnings=warnings, evaluated=evaluated)
 
@@ -210,9 +211,9 @@ def _build_and_report(
 
 def _check_declared_objective(spec: SweepSpec, draws: Iterable[tuple[int, Mapping[str, Any]]]) -> list[FileProblem]:
     """Return a problem for each part of the objective that the first draw with a valid task does not declare."""
-    for declared in _read_declarations(spec, draws):
-        if declared.averages is not None and declared.lengths is not None:
-            return find_unmeasured_parts(spec, declared.metrics, declared.averages, declared.lengths)
+    for declaration in _read_declarations(spec, draws):
+        if declaration.averages is not None and declaration.lengths is not None:
+            return find_unmeasured_parts(spec, declaration.metrics, declaration.averages, declaration.lengths)
     return []
 
 

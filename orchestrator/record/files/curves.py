@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orchestrator.addresses import find_address
-from orchestrator.errors import DamagedCurves, LedgerError, refuse_unwritable
+from orchestrator.errors import DamagedCurves, LedgerError, convert_write_errors
 from orchestrator.interface.measurements import find_partial_metric_lengths
 from orchestrator.record.files.curve_tables import COLUMNS, make_schema, make_table
 from orchestrator.record.files.inline_curves import (
@@ -262,6 +262,6 @@ def make_damage_error(path: Path, problem: str) -> DamagedCurves:
 
 def _write_file(path: Path, content: bytes) -> None:
     """Write a file atomically. Raises LedgerError if it cannot be written."""
-    with refuse_unwritable(path, LedgerError):
+    with convert_write_errors(path, LedgerError):
         path.parent.mkdir(exist_ok=True)  # without parents: never recreate a deleted sweep folder
         write_atomic(path, [content])

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.errors import LedgerError, SweepExists, TakenLedger, UserError, refuse_unwritable
+from orchestrator.errors import LedgerError, SweepExists, TakenLedger, UserError, convert_write_errors
 from orchestrator.record.ledger.folders import LEDGER_FILE, refuse_unexpected_files, refuse_unexpected_folders
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.ledger.record_kinds import RECORD_KINDS
@@ -50,7 +50,7 @@ class Ledger:
         content = read_ledger_bytes(folder)
         records, self._size = parse_records(self.path, content)
         self._seq = len(records)
-        with refuse_unwritable(self.path, LedgerError):
+        with convert_write_errors(self.path, LedgerError):
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             if torn := len(content) - self._size:
                 self.notice = f"{self.path}:{self._seq + 1}: dropped a torn last line of {torn} bytes"
@@ -162,7 +162,7 @@ class Ledger:
         Locks of some network file systems do not work. The file is opened anew, because only that shows the
         records of other writers there.
         """
-        with refuse_unwritable(self.path, LedgerError):
+        with convert_write_errors(self.path, LedgerError):
             descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             path_status, own_status = os.fstat(descriptor), os.fstat(self._descriptor)

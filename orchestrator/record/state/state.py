@@ -159,8 +159,8 @@ class SweepState:
 
     def list_planned_seeds(self, config_id: str) -> tuple[int, ...]:
         """Return the planned seeds of a configuration: those shared by all, then its additional ones."""
-        shared = races.read_common_seeds(self.specs)
-        return (*shared, *sorted(self.additional_seeds.get(config_id, frozenset()).difference(shared)))
+        common_seeds = races.read_common_seeds(self.specs)
+        return (*common_seeds, *sorted(self.additional_seeds.get(config_id, frozenset()).difference(common_seeds)))
 
     def have_all_seeds_ended(self, configuration: ConfigurationState) -> bool:
         """Return whether the packs of all planned seeds have ended; False for a pruned configuration.
@@ -169,8 +169,8 @@ class SweepState:
         """
         packs = {member.pack_id for member in configuration.members.values()}
         is_complete = set(self.list_planned_seeds(configuration.config_id)) <= configuration.members.keys()
-        ended = bool(packs) and all(self.packs[pack_id].has_ended for pack_id in packs)
-        return is_complete and ended and configuration.pruned_at is None
+        have_ended = bool(packs) and all(self.packs[pack_id].has_ended for pack_id in packs)
+        return is_complete and have_ended and configuration.pruned_at is None
 
     # Called by name from `apply`: `_apply_KIND` for each kind -------------------------------------------------------
 

@@ -78,8 +78,8 @@ class SeedComparison:
     @property
     def first_better_count(self) -> int | None:
         """The number of pairs in which the first is better; None without pairs or a better direction."""
-        better = {"minimize": self.outcome.first_smaller_count, "maximize": self.outcome.second_smaller_count}
-        return better.get(self.question.direction) if self.outcome.paired else None
+        counts = {"minimize": self.outcome.first_smaller_count, "maximize": self.outcome.second_smaller_count}
+        return counts.get(self.question.direction) if self.outcome.paired else None
 
     @property
     def second_better_count(self) -> int | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.engine.heap import keep_freed_memory
 from orchestrator.interface.work import PackWork
-from orchestrator.machine.exhaustion import find_out_of_space, raise_out_of_space
+from orchestrator.machine.exhaustion import convert_full_disk_errors, find_out_of_space
 from orchestrator.program.exit_causes import RetryRule
 from orchestrator.record.files.recorded_modules import list_imported_files, map_copies
 from orchestrator.record.ledger.folders import STOP_FILE
@@ -128,7 +128,7 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
     # Tune retries a pack that raises, so a death that must not be retried is only reported. Out of memory is reported,
     # too, before it is raised: the driver first decides whether smaller packs replace this pack.
     folder = Path(work.folder)
-    with raise_out_of_space(folder), Watchdog(work.heartbeat_timeout, prepare_stack_file(work)) as watchdog:
+    with convert_full_disk_errors(folder), Watchdog(work.heartbeat_timeout, prepare_stack_file(work)) as watchdog:
         try:
             train_pack(work, PackReporter(work, send, watchdog))
             if messages:

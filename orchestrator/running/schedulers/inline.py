@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.interface.work import PackWork
-from orchestrator.machine.exhaustion import raise_out_of_space
+from orchestrator.machine.exhaustion import convert_full_disk_errors
 from orchestrator.machine.gpus import compute_smallest_share, free_memory, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.files.recorded_modules import list_imported_files, map_copies
@@ -84,7 +84,7 @@ def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | No
 
     try:
         with (
-            raise_out_of_space(Path(work.folder)),
+            convert_full_disk_errors(Path(work.folder)),
             LocalWatchdog(work.heartbeat_timeout, prepare_stack_file(work)) as watchdog,
             use_worker_settings(work.cpus),
         ):

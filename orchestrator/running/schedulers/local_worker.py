@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.machine.exhaustion import raise_out_of_space
+from orchestrator.machine.exhaustion import convert_full_disk_errors
 from orchestrator.record.files.recorded_modules import list_imported_files, map_copies
 from orchestrator.running.pack.retries import make_death
 from orchestrator.running.pack.train_pack import PackReporter, decode_work, train_pack
@@ -52,7 +52,7 @@ def serve_packs(descriptor: int) -> None:
             work = decode_work(text)
             try:
                 with (
-                    raise_out_of_space(Path(work.folder)),
+                    convert_full_disk_errors(Path(work.folder)),
                     Watchdog(work.heartbeat_timeout, prepare_stack_file(work)) as watchdog,
                 ):
                     train_pack(work, PackReporter(work, send, watchdog))

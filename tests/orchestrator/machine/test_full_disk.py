@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.machine.exhaustion import find_out_of_space, raise_out_of_space
+from orchestrator.machine.exhaustion import convert_full_disk_errors, find_out_of_space
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
@@ -96,6 +96,6 @@ def test_what_is_a_lack_of_space() -> None:
         message = str(find_out_of_space(error, Path("/tmp")))
     assert message.startswith("/nowhere/below/file: No space left on device; the file system at / has ")
     assert find_out_of_space(OSError(errno.EACCES, "no"), Path("/tmp")) is None
-    with pytest.raises(OutOfSpace, match=r"^/tmp: full"), raise_out_of_space(Path("/tmp")):
+    with pytest.raises(OutOfSpace, match=r"^/tmp: full"), convert_full_disk_errors(Path("/tmp")):
         raise OSError(errno.ENOSPC, "full")
     assert str(pickle.loads(pickle.dumps(OutOfSpace("one")))) == "one"
