@@ -59,8 +59,10 @@ def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
         *describe_failures(summary, MAX_KEYS if with_values else 1),
     ]
 
-    # A confirmation has too few configurations for effects. That no configuration has a score is said once.
-    if not has_no_score and (shows_effects(summary) or not read_search_labels(summary.state.provenance)):
+    # A confirmation has too few configurations for effects, a sweep of one configuration has none to ask for. That no
+    # configuration has a score is said once.
+    is_search = summary.planned_configurations > 1 and not read_search_labels(summary.state.provenance)
+    if not has_no_score and (shows_effects(summary) or is_search):
         sentences.append(describe_effects(summary, with_values=with_values))
     return sentences
 

@@ -189,10 +189,22 @@ def test_the_readout_tells_how_to_choose_both_as_it_is(page):
         page.click(f'#table tr[data-c="{c}"]')
         page.point("h1")
         chosen.append((re.findall(r"#\d+", page.read(heading)), page.read(readout)))
-    assert chosen[0][0] == [labels[0], labels[3]] and " as B, " in chosen[0][1] and "to free" in chosen[0][1]
+    assert chosen[0][0] == [labels[0], labels[3]] and " as B, " in chosen[0][1] and "deselect" in chosen[0][1]
     assert chosen[1][0] == [] and f"as A with B {labels[3]}." in chosen[1][1]
     page.click('#table tr[data-c="5"]')
     assert re.findall(r"#\d+", page.read(heading)) == [labels[5], labels[3]]
+
+
+@pytest.mark.parametrize(("count", "others"), [(1, []), (2, []), (3, ["ramp"])])
+def test_nothing_is_offered_that_a_small_sweep_lacks(tab, tmp_path, synthetic_sweep, simple_curve, count, others):
+    """A colour bar and a click need a line that is neither A nor B, a comparison needs two configurations."""
+    values = [{"model.dropout": 0.1 * n} for n in range(count)]
+    state = synthetic_sweep(tmp_path / "few", values, 6, simple_curve)
+    tab.open(write_report(state.folder)[0].as_uri())
+    readout = tab.read("document.querySelector('#readout').textContent")
+    assert ("another line" in readout, "deselect" in readout) == (count > 2, count > 1)
+    assert tab.read("[...document.querySelectorAll('#legend .ramp')].map(e => e.className)") == others
+    assert tab.read("document.querySelector('#comparison').checkVisibility()") == (count > 1)
 
 
 def test_the_first_by_rank_is_compared_with_the_next_on_the_first_screen(page):
@@ -407,7 +419,7 @@ def test_a_finger_keeps_a_and_b_and_swaps_them_by_a_button(page):
         assert page.read(heading) == before
     page.tap(*page.read(center_of(swap)))
     readout = page.read("document.querySelector('#readout').textContent")
-    assert " Tap " in readout and "swaps A and B" in readout and "to free" not in readout
+    assert " Tap " in readout and "swaps A and B" in readout and "deselect" not in readout
     a, b = re.findall(r"#\d+", before)
     assert re.findall(r"#\d+", page.read(heading)) == [b, a]
     page.tap(*page.read(center_of('#table tr[data-c="2"]')))

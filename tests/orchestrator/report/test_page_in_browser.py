@@ -409,6 +409,34 @@ def test_left_and_right_step_the_length_that_the_curves_are_read_at(page, built)
     assert page.read(HOT) == ["0"] and f"at length {lengths[-1]}: " in page.read(readout)
 
 
+@pytest.mark.parametrize("width", [1000, 1280, 1600])
+def test_the_line_below_the_curves_is_not_cut_and_moves_nothing(page, width):
+    page.resize(width, 900)
+    page.reload()
+    page.set("#evaluation", 0, "input")  # its readout has one sentence more
+    page.click('#table tr[data-c="9"]')
+    style, box = "getComputedStyle(document.querySelector('#readout'))", "document.querySelector('#readout')"
+    tops = []
+    for selector in ("h1", '#table tr[data-c="3"]', "#curves .catch"):
+        page.point(selector)
+        assert page.read(f"{style}.whiteSpace") == "normal" and page.read(f"{style}.overflow") == "visible"
+        assert page.read(f"{box}.scrollHeight - {box}.clientHeight") <= 1
+        tops.append(page.read("document.querySelector('#table').getBoundingClientRect().top + scrollY"))
+    assert len({*tops}) == 1
+
+
+@pytest.mark.parametrize(("c", "mark"), [(0, "A"), (1, "B")])
+def test_a_key_that_deselects_a_or_b_says_so(page, c, mark):
+    readout = "document.querySelector('#readout').textContent"
+    page.read(f"document.querySelector('#table tr[data-c=\"{c}\"]').focus()")
+    is_said = f"{readout}.includes('no longer {mark}.')"
+    seen = [page.read(is_said)]
+    for key in ("Enter", "ArrowDown", "ArrowUp", "Enter"):  # deselects it, leaves it, returns, chooses it again
+        page.press(key)
+        seen.append(page.read(is_said))
+    assert seen == [False, True, False, False, False]
+
+
 def test_the_keys_of_the_curves_are_told_where_a_page_has_a_keyboard(page):
     sections = page.read("[...document.querySelectorAll('.keys')].map(e => e.closest('section').innerHTML)")
     assert ['id="table"' in sections[0], 'id="parallel"' in sections[1]] == [True, True], len(sections)

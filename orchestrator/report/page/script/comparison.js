@@ -108,6 +108,7 @@ function describePicture(picture) {
 // Draw the section, or how to choose A and B.
 function drawComparison() {
   const box = $("comparison"), {first, second} = state;
+  box.hidden = C === 1;
   if (first === null || second === null)
     return box.replaceChildren(make("h2", "Two configurations, seed by seed"), makeHint());
 
@@ -136,7 +137,6 @@ function drawComparison() {
 
 // Return the note on how to choose the two configurations; keys are named only where a page has a keyboard (page.css).
 function makeHint() {
-  if (C <= 1) return make("p", "There is one configuration alone.", {class: "note"});
   const note = make("p", "Click a curve, a row or a point", {class: "note"});
   const keys = make("span", ", or press Enter at a curve or a row,", {class: "keys"});
   note.append(keys, " to choose the two configurations that are compared.");

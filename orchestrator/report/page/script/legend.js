@@ -57,7 +57,8 @@ function listShades(groups) {
   const entries = Object.keys(shades).filter(group => groups[group]?.length)
     .map(group => makeEntry(shades[group], `${group} ${formatRanges(groups[group])}`));
   const colors = `linear-gradient(90deg,${[0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",")})`;
-  if (ranked.length) entries.push(makeEntry(colors, "first to last by the selection lengths", {class: "ramp"}));
+  if (ranked.some(c => !markOf(c)))
+    entries.push(makeEntry(colors, "first to last by the selection lengths", {class: "ramp"}));
   return entries;
 }
 
@@ -83,15 +84,18 @@ function drawReadout() {
     value = ` at ${page.axis} ${lengthsOf(state.metric)[pointedLength]}: ${median} [${low}, ${high}];`;
   }
   const missing = chosenEvaluation() ? " Seeds are stored for the judged evaluation alone." : "";
+  const change = deselected?.c === c ? ` It is no longer ${deselected.mark}.` : "";
   const text = pointed === null ? `${describeSeeds(c)}.` : `${describe(c)}.`;
   const hint = pointed === null ? describeChoice(click) : "";
-  box.replaceChildren(make("b", labelWithMark(c)), `${value} ${text}${missing}${hint}`);
+  box.replaceChildren(make("b", labelWithMark(c)), `${value} ${text}${change}${missing}${hint}`);
 }
 
-// Return how to choose another A or B; a finger cannot free a place, so it swaps both.
+// Return how to choose another A or B; a finger cannot deselect one, so it swaps both.
 function describeChoice(click) {
+  if (C === 1) return "";
   if (state.second === null) return ` ${click} another line or row to compare it with this one.`;
-  const other = click === "Tap" ? "; the button below swaps A and B" : ", or click A or B to free its place";
+  const others = C > 2 ? [`${click.toLowerCase()} another line or row to compare it as B`] : [];
+  const change = click === "Tap" ? "the button below swaps A and B" : "click A or B again to deselect it";
   const compared = `Compared below with ${labelWithMark(state.second)}.`;
-  return ` ${compared} ${click} another line or row to compare it as B${other}.`;
+  return ` ${compared} ${beginSentence([...others, change].join(click === "Tap" ? "; " : ", or "))}.`;
 }

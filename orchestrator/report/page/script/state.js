@@ -7,6 +7,7 @@ const state = {
 };
 const initialState = JSON.stringify(state);
 let pointed = null, pointedLength = null; // the configuration and the index of the length under the pointer
+let deselected = null; // the configuration that the last choice deselected, and its mark, until another is pointed at
 
 // Return the index of the chosen evaluation; 0 is the judged one.
 const chosenEvaluation = () => page.steps.indexOf(state.step) + 1;
@@ -65,9 +66,10 @@ let isTouched = false;
 addEventListener("pointerdown", event => { isTouched = event.pointerType === "touch"; }, true);
 addEventListener("keydown", () => { isTouched = false; }, true);
 
-// Choose a configuration as A, or as B if A is taken; or free its place.
+// Choose a configuration as A, or as B if A is taken; or deselect it.
 function choose(c) {
   if (isTouched && markOf(c)) return;
+  deselected = markOf(c) ? {c, mark: markOf(c)} : null;
   if (state.first === c) state.first = null;
   else if (state.second === c) state.second = null;
   else if (state.first === null) state.first = c;
@@ -80,6 +82,7 @@ function point(c, length = null) {
   if (c === pointed && length === pointedLength) return;
   const isOther = c !== pointed;
   [pointed, pointedLength] = [c, length];
+  if (deselected?.c !== c) deselected = null;
   if (isOther) {
     document.querySelectorAll(".hot").forEach(element => element.classList.remove("hot"));
     document.body.classList.toggle("pointed", c !== null);
