@@ -13,14 +13,13 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import DamagedCurves, LengthwiseError, convert_write_errors
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.scoring.evaluation_choice import select_steps
+from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
 from search_spaces.grammar.claims import Claim, ClaimsFile
 
 CURVES_NAME, REGISTERED_NAME = "curves.parquet", "claims.json"
@@ -79,7 +78,7 @@ def read_archive(path: Path) -> SweepCurves:
     return SweepCurves(path, state, curves, registered)
 
 
-def _mask_read_rows(sweep: SweepCurves, claims: list[Claim]) -> "pd.Series[bool]":
+def _mask_read_rows(sweep: SweepCurves, claims: list[Claim]) -> Mask:
     """Return a mask of the curve rows that the claims read: their metrics and averages, at the last and best steps."""
     # The objective's metric and average choose the best evaluation, also in an archive.
     objective, curves = sweep.objective, sweep.curves
@@ -91,7 +90,7 @@ def _mask_read_rows(sweep: SweepCurves, claims: list[Claim]) -> "pd.Series[bool]
                 averages |= {part.average} if isinstance(part.average, str) else set(part.average or ())
 
     # Every member keeps its last evaluation, and the best one if a claim or the objective reads it.
-    is_chosen = curves["step"] == curves["config_id"].astype(str).map(sweep.steps)
+    is_chosen = select_steps(curves, sweep.last_steps)
     if objective.evaluation == "best" or any(claim.evaluation == "best" for claim in claims):
-        is_chosen |= np.asarray(select_steps(curves, sweep.best_steps))
-    return is_chosen & curves["metric"].isin(metrics) & curves["average"].isin(averages)
+        is_chosen |= select_steps(curves, sweep.best_steps)
+    return is_chosen & curves["metric"].isin(metrics).to_numpy() & curves["average"].isin(averages).to_numpy()

@@ -20,7 +20,7 @@ from orchestrator.results.scoring.configuration_scores import (
     reduce_rows,
     score_configuration,
 )
-from orchestrator.results.scoring.evaluation_choice import BEST, select_steps
+from orchestrator.results.scoring.evaluation_choice import BEST, LAST, select_steps
 from orchestrator.statistics.failed_seeds import score_seeds
 from orchestrator.text.wording import format_ranges
 from search_spaces import ABSENT, find_nearest_name
@@ -245,10 +245,7 @@ class SweepCurves:
                 if name not in allowed:
                     raise self._make_unknown_error(column, name, allowed)
                 rows = rows[rows[column] == name]
-            if evaluation == BEST:
-                rows = rows[select_steps(rows, self.best_steps)]
-            else:
-                rows = rows[rows["step"] == rows["config_id"].astype(str).map(self.steps)]
+            rows = rows[select_steps(rows, self.best_steps if evaluation == BEST else self.last_steps)]
 
             # Failed members have no curves; reindexing gives them a row of NaN.
             rows = rows[["config_id", "seed", "length", "value"]].astype({"config_id": str})
@@ -268,6 +265,11 @@ class SweepCurves:
     def best_steps(self) -> pd.DataFrame:
         """The step of each member's best evaluation by the objective, at the selection lengths."""
         return choose_evaluations(self.curves, self.objective.model_copy(update={"evaluation": BEST}))
+
+    @cached_property
+    def last_steps(self) -> pd.DataFrame:
+        """The step of each member's last evaluation."""
+        return choose_evaluations(self.curves, self.objective.model_copy(update={"evaluation": LAST}))
 
 
 def _matches(recorded: Any, required: Any) -> bool:

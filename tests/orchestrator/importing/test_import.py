@@ -17,6 +17,8 @@ import yaml
 from rich.console import Console
 
 from orchestrator import Sweep, import_table, open_sweep
+from orchestrator.claims.archive import read_archive, write_archive
+from orchestrator.claims.sweep_curves import SweepCurves
 from orchestrator.errors import SweepExists, UserError
 from orchestrator.record.files.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
@@ -269,6 +271,16 @@ def test_claims_about_imported_results_are_registered_afterwards(folder: Path, t
     lengthwise.succeeds("claims", tmp_path / "claims.yaml", "--storage", tmp_path, "--page", tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text()
     assert "registered afterwards" in page and "of one core" not in page
+
+
+def test_claims_read_results_at_step_0_also_from_an_archive(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    untrained = rows[rows["step"] == 100].assign(step=0)
+    folder = imported(untrained).folder
+    sweep = SweepCurves(folder, SweepState.load(folder))
+    write_archive(sweep, [], tmp_path / "imported.tar.xz")
+    for read in (sweep, read_archive(tmp_path / "imported.tar.xz")):
+        values = read.make_table(("accuracy",), "raw", "last")
+        assert np.array_equal(np.sort(values.to_numpy(), axis=None), np.sort(untrained["value"].astype(np.float32)))
 
 
 def test_the_axis_is_named(rows: pd.DataFrame, tmp_path: Path, lengthwise: Any):
