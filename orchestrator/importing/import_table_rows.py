@@ -182,18 +182,21 @@ def _choose_average(results: Results, options: ImportOptions) -> str:
 
 def _choose_lengths(results: Results, members: ImportedMembers, metric: str, options: ImportOptions) -> tuple[int, ...]:
     """Return the lengths of the objective. Raises UserError for a length that a configuration lacks."""
+    # Without --lengths, the only length of the first configuration must be that of the others, too.
     index = results.metrics.index(metric)
+    lengths = options.lengths or members.measured[0].lengths[index]
     for configuration, measured in enumerate(members.measured):
-        lengths = measured.lengths[index]
-        if options.lengths is None and len(lengths) > 1:
+        allowed = measured.lengths[index]
+        if options.lengths is None and len(allowed) > 1:
             raise UserError(
-                f"{results.source}: {metric} has lengths {format_ranges(lengths)}; choose selection lengths by "
+                f"{results.source}: {metric} has lengths {format_ranges(allowed)}; choose selection lengths by "
                 "--lengths"
             )
-        if missing_lengths := sorted(set(options.lengths or ()) - set(lengths)):
+        if missing_lengths := sorted(set(lengths) - set(allowed)):
+            option = "" if options.lengths is None else "--lengths: "
             problem = f"{results.describe_configuration(configuration)}: no {metric} at length {missing_lengths[0]}"
-            raise UserError(f"--lengths: {results.source}: {problem}; allowed: {format_ranges(lengths)}")
-    return options.lengths or members.measured[0].lengths[index]
+            raise UserError(f"{option}{results.source}: {problem}; allowed: {format_ranges(allowed)}")
+    return lengths
 
 
 def _make_first_fields(results: Results, members: ImportedMembers, spec: SweepSpec) -> dict[str, Any]:
@@ -257,7 +260,7 @@ def _make_sections(
 ) -> dict[str, Any]:
     """Return sections like those of a program sweep: of configuration `number`, or with None of the sweep file."""
     configuration = results.configurations[number] if number is not None else {}
-    measured = members.measured[number or 0]
+    measured = members.measured if number is None else members.measured[number : number + 1]
 
     # Nest the settings at the dots of their names.
     config: dict[str, Any] = {}
@@ -269,13 +272,19 @@ def _make_sections(
         tree[last_part] = value
 
     # A metric that is measured at all lengths needs only its direction.
-    lengths = sorted({length for metric_lengths in measured.lengths.values() for length in metric_lengths})
+    lengths_by_metric: dict[int, set[int]] = {}
+    for cells in measured:
+        for metric, metric_lengths in cells.lengths.items():
+            lengths_by_metric.setdefault(metric, set()).update(metric_lengths)
+    lengths = sorted(set().union(*lengths_by_metric.values()))
     metrics: dict[str, Any] = {}
-    for metric, metric_lengths in measured.lengths.items():
+    for metric, measured_lengths in lengths_by_metric.items():
         name = results.metrics[metric]
         direction = options.directions.get(name, NO_DIRECTION)
-        is_everywhere = len(metric_lengths) == len(lengths)
-        metrics[name] = direction if is_everywhere else {"direction": direction, "lengths": list(metric_lengths)}
+        is_everywhere = len(measured_lengths) == len(lengths)
+        metrics[name] = direction if is_everywhere else {"direction": direction, "lengths": sorted(measured_lengths)}
+
+    averages = dict.fromkeys(average for cells in measured for average in cells.averages)
 
     # The sweep file has the longest training of its configurations.
     steps = max(members.last_steps) if number is None else members.last_steps[number]
@@ -287,7 +296,7 @@ def _make_sections(
             "lengths": lengths,
             "trained_lengths": list(options.trained),
             "metrics": metrics,
-            "averages": [results.averages[average] for average in measured.averages],
+            "averages": [results.averages[average] for average in averages],
             **({"axis": options.axis} if options.axis is not None else {}),
         },
     }

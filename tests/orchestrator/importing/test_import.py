@@ -143,6 +143,24 @@ def test_a_metric_that_is_not_measured_at_the_end_is_left_out(rows: pd.DataFrame
     assert lengths == {"accuracy": (5, 10, 20), "loss": (1,)}
 
 
+def test_a_configuration_without_the_selection_length_is_refused_also_without_lengths(rows, imported, tmp_path: Path):
+    disjoint = rows[rows["length"] == np.where(rows["lr"] == 0.1, 5, 10)]
+    with pytest.raises(UserError, match=r"lr=0\.01.*: no accuracy at length 5\b.*: 10$"):
+        imported(disjoint, lengths=None)
+    assert not (tmp_path / "imported").exists()
+
+
+def test_the_sweep_file_has_the_lengths_and_metrics_of_all_configurations(rows: pd.DataFrame, imported: Import):
+    more = rows[(rows["lr"] == 0.01) & (rows["length"] == 10)]
+    tables = [rows[(rows["lr"] == 0.01) | (rows["length"] != 10)], more.assign(length=40), more.assign(metric="loss")]
+    state = SweepState.load(imported(pd.concat(tables)).folder)
+    evaluation = state.spec["evaluation"]
+    assert evaluation["lengths"] == [5, 10, 20, 40]
+    assert evaluation["metrics"] == {"accuracy": "maximize", "loss": {"direction": "none", "lengths": [10]}}
+    resolved = [configuration.resolved["evaluation"] for configuration in state.configurations.values()]
+    assert [section["lengths"] for section in resolved] == [[5, 20], [5, 10, 20, 40]]
+
+
 def test_configurations_may_end_at_other_steps(rows: pd.DataFrame, imported: Import):
     rows.loc[(rows["lr"] == 0.01) & (rows["step"] == 200), "step"] = 300
     state = SweepState.load(imported(rows).folder)
