@@ -78,6 +78,11 @@ def test_a_and_b_contrast_with_each_other_and_with_white(page):
     assert sorted(marks) == sorted(names) and 1.05 / max(marks) > 4.5  # of text
 
 
+def test_the_hatch_is_weaker_than_the_lines_that_cross_it(page):
+    ground, stripe = page.read("[...document.querySelectorAll('#hatch rect')].map(e => getComputedStyle(e).fill)")
+    assert luminance(ground) / luminance(stripe) < 1.25
+
+
 @pytest.mark.parametrize("media", ["screen", "print"])
 def test_a_and_b_are_seen_in_greyscale_where_one_lies_on_the_other(media, tab, tmp_path, synthetic_sweep):
     values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(4)]

@@ -322,6 +322,44 @@ def test_ranges_of_lengths_are_marked(page):
     assert all(words in legend for words in ("trained 1-5", "selection 6-7", "test 8-11"))
 
 
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory, synthetic_sweep):
+    """The page of three configurations, evaluated at the lengths 3, 5, 6, 7 and 11."""
+    values = [{"model.dropout": 0.1 * n} for n in range(3)]
+    state = synthetic_sweep(tmp_path_factory.mktemp("built") / "sparse", values, 6, curve)
+    curves = read_curves(state)
+    curves = curves[curves["length"].isin([3, 5, 6, 7, 11])]
+    return write_report(state.folder, summarize(state), curves)[0]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_each_of_few_lengths_has_a_point_on_every_line_and_a_narrow_shade(sparse, tab, width):
+    tab.resize(width, 900)
+    tab.open(sparse.as_uri())
+    box = "e => (b => [(b.left + b.right) / 2, b.width])(e.getBoundingClientRect())"
+    places = tab.read(f"[...document.querySelectorAll('#curves .curve')].map({box})")[0]
+    left, unit = places[0] - places[1] / 2, places[1] / 8  # pixels of a length: lines lead from 3 to 11
+    for c in range(3):
+        points = f"[...document.querySelectorAll('#curves .measured[data-c=\"{c}\"]')].map({box})"
+        middles = [3 + (middle - left) / unit for middle, _ in tab.read(points)]
+        assert middles == pytest.approx([3, 5, 6, 7, 11], abs=0.15), c
+    marks = "[...document.querySelectorAll('#curves .marker')].map(e => e.dataset.of)"
+    assert sorted(tab.read(marks)) == [*5 * "0", *5 * "1"]
+    assert tab.read("document.querySelectorAll('.differences circle').length") == 5
+
+    # Shades touch where no length lies between, and else cover only what is near.
+    shades = f"[...document.querySelectorAll('#curves .range')].map(e => [e.classList[1], ...({box})(e)])"
+    ends = [(name, 3 + (x - w / 2 - left) / unit, 3 + (x + w / 2 - left) / unit) for name, x, w in tab.read(shades)]
+    assert [name for name, _, _ in ends] == ["trained", "trained", "selection", "test"]
+    wanted = [(2.5, 3.5), (4.5, 5.5), (5.5, 7.5), (10.5, 11.5)]
+    assert [place for _, *place in ends] == [pytest.approx(place, abs=0.15) for place in wanted]
+    assert tab.problems == []
+
+
+def test_many_lengths_have_no_points_of_their_own(page):
+    assert page.read("document.querySelectorAll('.measured').length") == 0
+
+
 def test_keys_do_what_the_pointer_does(page):
     page.read("document.querySelector('#table tbody tr').focus()")
     page.press("ArrowDown")

@@ -77,7 +77,7 @@ function drawDifferences(c, d, available) {
 
   // The picture is not in the page yet, so labels cannot be measured: a digit is about 6.5 pixels wide.
   const left = 36 + 6.5 * d3.max(y.ticks(5), tick => tickFormat(tick).length), right = width - 14;
-  const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, right]);
+  const x = makeLengthScale(lengths, left, right);
   const svg = d3.create("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height])
     .attr("class", "differences").attr("role", "img")
     .attr("aria-label", `A minus B in ${metricName()} against ${page.axis}`);
@@ -92,6 +92,9 @@ function drawDifferences(c, d, available) {
   svg.append("g").selectAll("path").data(pairs).join("path").attr("class", "seed").attr("data-seed", ({seed}) => seed)
     .attr("stroke", INK).attr("d", ({values, isLost}) => isLost ? null : path(values));
   svg.append("path").attr("class", "median").attr("stroke", INK).attr("d", path(medians));
+  const points = isSparse(lengths) ? d3.range(lengths.length).filter(n => Number.isFinite(medians[n])) : [];
+  svg.append("g").selectAll("circle").data(points).join("circle").attr("class", "measured")
+    .attr("cx", n => x(lengths[n])).attr("cy", n => y(medians[n])).attr("r", 4).attr("fill", INK);
   return svg.node();
 }
 

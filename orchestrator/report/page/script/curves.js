@@ -42,23 +42,52 @@ const makePath = (x, y, lengths, isDrawn) => {
   return values => line(lengths.map((length, index) => [length, values[index]]));
 };
 
-// Shade the trained and the selection lengths; a shade ends halfway to the next evaluated length.
+// Few lengths are sparse: each has a point on every line and a narrow shade, because nothing is measured between them.
+const MOST_SPARSE = 8;
+const isSparse = lengths => lengths.length > 1 && lengths.length <= MOST_SPARSE;
+
+// Return how far a shade, and the axis at either end, goes beyond a length at most.
+const reachOf = lengths => Math.max(0.5, isSparse(lengths) ? 0.012 * (lengths.at(-1) - lengths[0]) : 0);
+
+// Return the scale of lengths from `left` to `right`.
+const makeLengthScale = (lengths, left, right) =>
+  d3.scaleLinear([lengths[0] - reachOf(lengths), lengths.at(-1) + reachOf(lengths)], [left, right]);
+
+// Shade the trained and the selection lengths and name the groups. A shade ends halfway to the next evaluated length,
+// or nearer if lengths are sparse.
 function shadeLengths(svg, x, lengths, groups, top, bottom) {
+  const reach = isSparse(lengths) ? reachOf(lengths) : Infinity, [lowest, highest] = x.domain();
   const middles = d3.pairs(lengths, (length, next) => (length + next) / 2);
-  const edges = [lengths[0] - 0.5, ...middles, lengths.at(-1) + 0.5];
-  const groupAt = lengths.map(length =>
-    ["selection", "trained", "test"].find(group => groups[group]?.includes(length)) || "");
-  let start = 0;
-  for (let index = 0; index < lengths.length; index++) {
-    if (index + 1 < lengths.length && groupAt[index + 1] === groupAt[start]) continue;
-    const x0 = x(edges[start]), x1 = x(edges[index + 1]), group = groupAt[start];
-    svg.append("rect").attr("class", `range ${group}`)
-      .attr("x", x0).attr("width", x1 - x0).attr("y", top).attr("height", bottom - top)
-      .attr("fill", {trained: "#e9edf2", selection: "url(#hatch)"}[group] || "none");
-    if (x1 - x0 > 7 * group.length)
-      svg.append("text").attr("x", (x0 + x1) / 2).attr("y", top - 7).attr("text-anchor", "middle").text(group);
-    start = index + 1;
+  const shades = lengths.map((length, index) => ({
+    group: ["selection", "trained", "test"].find(group => groups[group]?.includes(length)) || "",
+    from: Math.max(middles[index - 1] ?? lowest, length - reach),
+    to: Math.min(middles[index] ?? highest, length + reach),
+  }));
+
+  // A group has a name above its shades, where there is room behind the name before it; a letter is 6.5 pixels wide.
+  let end = -Infinity;
+  for (const run of joinNeighbors(shades, (shade, next) => shade.group === next.group)) {
+    const {group} = run[0], middle = x((run[0].from + run.at(-1).to) / 2), half = 3.25 * group.length;
+    for (const joined of joinNeighbors(run, (shade, next) => shade.to === next.from)) {
+      const [x0, x1] = [x(joined[0].from), x(joined.at(-1).to)];
+      svg.append("rect").attr("class", `range ${group}`)
+        .attr("x", x0).attr("width", x1 - x0).attr("y", top).attr("height", bottom - top)
+        .attr("fill", {trained: "#e9edf2", selection: "url(#hatch)"}[group] || "none");
+    }
+    if (middle - half < end + 4) continue;
+    svg.append("text").attr("x", middle).attr("y", top - 7).attr("text-anchor", "middle").text(group);
+    end = middle + half;
   }
+}
+
+// Return items as runs of neighbors that belong together.
+function joinNeighbors(items, areJoined) {
+  const runs = [];
+  for (const item of items) {
+    if (runs.length && areJoined(runs.at(-1).at(-1), item)) runs.at(-1).push(item);
+    else runs.push([item]);
+  }
+  return runs;
 }
 
 // Draw the axis of lengths, with its title.
@@ -115,7 +144,7 @@ function makePlot() {
 
   // Labels of any width stay off the title of the axis.
   const left = Math.max(62, 32 + measureLabels(svg, axis));
-  const x = d3.scaleLinear([lengths[0] - 0.5, lengths.at(-1) + 0.5], [left, right]);
+  const x = makeLengthScale(lengths, left, right);
   const path = makePath(x, y, lengths, isDrawable);
   return {svg, axis, x, y, path, lengths, left, right, top, bottom, width, height, hasRoomForCounts};
 }
@@ -126,7 +155,7 @@ function drawFrame(groups) {
   const hatch = svg.append("defs").append("pattern").attr("id", "hatch").attr("width", 6).attr("height", 6)
     .attr("patternUnits", "userSpaceOnUse").attr("patternTransform", "rotate(45)");
   hatch.append("rect").attr("width", 6).attr("height", 6).attr("fill", "#f7f8fa");
-  hatch.append("rect").attr("width", 1.2).attr("height", 6).attr("fill", "#cbd2da");
+  hatch.append("rect").attr("width", 1).attr("height", 6).attr("fill", "#dfe4e9");
   shadeLengths(svg, x, lengths, groups, top, bottom);
 
   svg.append("g").attr("class", "grid").attr("transform", `translate(${left})`)
@@ -145,6 +174,12 @@ function drawMedians() {
   pointable(curves.selectAll("path").data(d3.range(C).reverse()).join("path"))
     .attr("class", c => `curve${configurations[c].rank ? "" : " open"}${outClass(c)}`)
     .attr("stroke", color).attr("d", c => path(shownMedian(c)));
+
+  // A point at each of few lengths.
+  const points = isSparse(lengths) ? d3.cross(d3.range(C).reverse(), d3.range(lengths.length)) : [];
+  curves.selectAll("circle").data(points.filter(([c, n]) => isDrawable(shownMedian(c)[n]))).join("circle")
+    .attr("data-c", ([c]) => c).attr("class", ([c]) => `measured${outClass(c)}`).attr("fill", ([c]) => color(c))
+    .attr("cx", ([, n]) => x(lengths[n])).attr("cy", ([c, n]) => y(shownMedian(c)[n])).attr("r", 2.6);
 
   // A hollow point at the end tells that some seeds failed.
   const ends = hollow.map(c => [c, findEnd(shownMedian(c))]).filter(([, end]) => end !== undefined);

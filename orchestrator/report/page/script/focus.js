@@ -1,8 +1,11 @@
 // What stands out from the curves: A, B and the configuration that is pointed at, and the value under the pointer.
 const DASHES = "9 6", MARKER_RADIUS = 4.2, MARKER_DISTANCE = 80; // in pixels
+const OUTER_RADIUS = 5.6; // of B where its marks are at the lengths of those of A, which lie on them
 
-// Return where the marks stand along the line of A or B: at different lengths, so that none hides another.
+// Return where the marks stand along the line of A or B: at different lengths, so that none hides another. At sparse
+// lengths each line that stands out has all of them.
 function listMarked(c, x, lengths) {
+  if (isSparse(lengths)) return d3.range(lengths.length);
   if (!markOf(c) || lengths.length < 2) return [];
   const pixels = x(lengths.at(-1)) - x(lengths[0]);
   const step = Math.max(2, Math.round(MARKER_DISTANCE * (lengths.length - 1) / pixels));
@@ -27,13 +30,13 @@ function drawFocus() {
 
   // Layers: no band or seed of one hides the median of another.
   const inside = focus.append("g").attr("clip-path", "url(#inside)");
-  const [halos, spreads, medians, markers] = d3.range(4).map(() => inside.append("g"));
+  const [halos, spreads, medians] = d3.range(3).map(() => inside.append("g")), markers = focus.append("g");
   const drawn = [...new Set([...chosenPair(), ...(pointed === null ? [] : [pointed])])];
   for (const c of drawn) {
     drawSpread(c, spreads);
     drawStrong(c, halos, medians);
-    drawMarkers(c, markers);
   }
+  for (const c of drawn.toReversed()) drawMarkers(c, markers);
 
   const labels = drawn.map(placeLabel).filter(label => label !== null);
   moveApart(labels, bottom);
@@ -66,11 +69,12 @@ function drawStrong(c, halos, medians) {
 // Draw the squares of A and the circles of B, and a hollow end if some seeds failed.
 function drawMarkers(c, layer) {
   const {x, y, lengths} = plot, median = shownMedian(c), last = findEnd(median);
+  const markRadius = isSparse(lengths) && markOf(c) === "B" ? OUTER_RADIUS : MARKER_RADIUS;
   const drawAt = (index, className, radius) => layer.append("path").attr("class", className).attr("data-of", c)
     .style("--tint", tintOf(c)).attr("transform", `translate(${x(lengths[index])},${y(median[index])})`)
     .attr("d", makeMark(c, radius));
   for (const index of listMarked(c, x, lengths))
-    if (isDrawable(median[index])) drawAt(index, "marker", MARKER_RADIUS);
+    if (isDrawable(median[index])) drawAt(index, "marker", markRadius);
   if (isHollow(c) && last !== undefined) drawAt(last, "end focus", 4.5);
 }
 

@@ -45,7 +45,7 @@ function drawLegend(groups) {
 function listShades(groups) {
   const shades = {
     trained: "#e9edf2",
-    selection: "repeating-linear-gradient(45deg,#cbd2da 0 1px,#f7f8fa 1px 5px)",
+    selection: "repeating-linear-gradient(45deg,#dfe4e9 0 1px,#f7f8fa 1px 5px)",
     test: "#fff",
   };
   const makeEntry = (background, text, attributes = {}) => {
