@@ -65,7 +65,7 @@ def read_archive(path: Path) -> SweepCurves:
                     content = archive.extractfile(name)
                     Path(folder, name).write_bytes(content.read() if content else b"")
                 claims_file = archive.extractfile(REGISTERED_NAME) if REGISTERED_NAME in archive.getnames() else None
-                registered = json.load(claims_file) if claims_file else {}
+                registered_claims = json.load(claims_file) if claims_file else {}
             curves = pd.read_parquet(Path(folder) / CURVES_NAME)
             state = SweepState.load(Path(folder))
         except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, KeyError, LengthwiseError) as error:
@@ -75,7 +75,7 @@ def read_archive(path: Path) -> SweepCurves:
 
     # The folder of the state appears in messages, and the temporary folder is gone.
     state.folder = path
-    return SweepCurves(path, state, curves, registered)
+    return SweepCurves(path, state, curves, registered_claims)
 
 
 def _mask_read_rows(sweep: SweepCurves, claims: list[Claim]) -> Mask:

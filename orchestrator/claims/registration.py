@@ -90,17 +90,18 @@ def _describe_digests(claim: Claim, state: SweepState, values: Mapping[str, Mapp
     # Claims with the digest of today's values; older versions left out the bound of no effect.
     extended = ", which was extended since" if len(state.specs) > 1 else ""
     deciding = read_deciding_values(claim)
-    registered = values.get(claim.id, {})
+    registered_values = values.get(claim.id, {})
     if state.claims[claim.id] == compute_mapping_digest(deciding):
         return f"registered before the sweep ran{extended}"
     if state.claims[claim.id] == compute_mapping_digest({**deciding, "negligible": claim.negligible}):
         return f"registered before the sweep ran{extended}, without its bound of no effect"
 
     # Changed claims; the changes are unknown if the copy of the claims file was lost or edited.
-    if state.claims[claim.id] != compute_mapping_digest(registered):
+    if state.claims[claim.id] != compute_mapping_digest(registered_values):
         return f"changed since it was registered before the sweep ran{extended}"
-    keys = [key for key in dict.fromkeys([*deciding, *registered]) if registered.get(key) != deciding.get(key)]
-    changes = [f"`{key}` was {_quote(registered.get(key))}" for key in keys]
+    all_keys = dict.fromkeys([*deciding, *registered_values])
+    keys = [key for key in all_keys if registered_values.get(key) != deciding.get(key)]
+    changes = [f"`{key}` was {_quote(registered_values.get(key))}" for key in keys]
     return f"changed since it was registered before the sweep ran{extended}, when {' and '.join(changes)}"
 
 

@@ -173,12 +173,14 @@ class SweepCurves:
         "test" are lengths on which none does. A metric on a distribution without trained lengths has those of the
         judged metric.
         """
-        all_metrics = [metric for measured in self.measurements.values() for metric in measured.metrics.values()]
+        all_metrics = [
+            metric for measurements in self.measurements.values() for metric in measurements.metrics.values()
+        ]
         all_lengths = sorted({length for metric in all_metrics for length in metric.lengths})
         trained = list[set[int]]()
-        for measured in self.measurements.values():
-            judged_lengths = measured.metrics[self.objective.metric].trained_lengths
-            if measured_metrics := [measured.metrics[name] for name in metrics if name in measured.metrics]:
+        for measurements in self.measurements.values():
+            judged_lengths = measurements.metrics[self.objective.metric].trained_lengths
+            if measured_metrics := [measurements.metrics[name] for name in metrics if name in measurements.metrics]:
                 trained.append(
                     {length for metric in measured_metrics for length in metric.trained_lengths or judged_lengths}
                 )
@@ -214,17 +216,17 @@ class SweepCurves:
 
         # Resolve the group or list; a group may have lengths that are not measured, a list may not.
         candidates = self._group_lengths(metrics)[lengths] if isinstance(lengths, str) else lengths
-        resolved = [length for length in candidates if length in measured_lengths]
+        resolved_lengths = [length for length in candidates if length in measured_lengths]
         metric_names = " and ".join(metrics)
         if isinstance(lengths, str):
-            if not resolved:
+            if not resolved_lengths:
                 raise UserError(f"sweep {self.name}: {metric_names} is measured at no length of the group {lengths}")
         elif missing := sorted(set(lengths) - measured_lengths):
             raise UserError(
                 f"sweep {self.name}: {metric_names} is not measured at length {format_ranges(missing)}; "
                 f"allowed: {format_ranges(sorted(measured_lengths))}"
             )
-        return resolved
+        return resolved_lengths
 
     def make_table(self, metrics: Sequence[str], average: str, evaluation: str) -> pd.DataFrame:
         """Return a table (config_id, seed) by length of the mean of `metrics`, NaN where a value is missing.
@@ -256,10 +258,10 @@ class SweepCurves:
             self._tables[key] = wide.reindex(index).astype(np.float64)
         return self._tables[key]
 
-    def _make_unknown_error(self, kind: str, name: str, known: Sequence[str]) -> UserError:
+    def _make_unknown_error(self, kind: str, name: str, allowed: Sequence[str]) -> UserError:
         """Return the error for a metric or average that the sweep lacks."""
-        hint = f"; did you mean {nearest}?" if (nearest := find_nearest_name(name, known)) else ""
-        return UserError(f"sweep {self.name}: {name} is not a known {kind}; allowed: {', '.join(known)}{hint}")
+        hint = f"; did you mean {nearest}?" if (nearest := find_nearest_name(name, allowed)) else ""
+        return UserError(f"sweep {self.name}: {name} is not a known {kind}; allowed: {', '.join(allowed)}{hint}")
 
     @cached_property
     def best_steps(self) -> pd.DataFrame:

@@ -33,8 +33,12 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     """Return a legend of a table of configurations: lengths of each group, quartiles, reach, and infinity if shown."""
     # Lengths that differ between configurations have no common legend.
     groups = {row.groups for row in summary.rows}
-    common = groups.pop() if len(groups) == 1 else None
-    lengths = {"trained": common.trained, "selection": summary.objective.lengths, "test": common.test} if common else {}
+    common_groups = groups.pop() if len(groups) == 1 else None
+    lengths = (
+        {"trained": common_groups.trained, "selection": summary.objective.lengths, "test": common_groups.test}
+        if common_groups
+        else {}
+    )
     parts = [", ".join(f"{name} {format_ranges(group)}" for name, group in lengths.items() if group)]
     if read_search_labels(provenance := summary.state.provenance):
         parts.append(f"labels of {provenance[CONFIRMS]['sweep']}; number: in this sweep, for commands")
@@ -122,28 +126,28 @@ def describe_selection(summary: Summary) -> str:
     metric, average = summary.objective_curve
     objective = summary.objective
     groups = {row.groups for row in summary.rows}
-    common = groups.pop() if len(groups) == 1 else None
+    common_groups = groups.pop() if len(groups) == 1 else None
     unused = "the test lengths, which differ between configurations, were not used for selection"
-    if common:
-        were = "was" if len(common.test) == 1 else "were"
-        unused = f"{format_lengths(common.test)} {were} not used for selection"
-    if common and not common.test:
+    if common_groups:
+        were = "was" if len(common_groups.test) == 1 else "were"
+        unused = f"{format_lengths(common_groups.test)} {were} not used for selection"
+    if common_groups and not common_groups.test:
         unused = "no test lengths were evaluated"
 
     # Details that every sweep of this kind shares are left out: the only average, one length, the last evaluation.
-    averages = {name for measured in summary.measurements.values() for name in measured.averages}
+    averages = {name for measurements in summary.measurements.values() for name in measurements.averages}
     average_text = "" if averages == {"raw"} else f" of the {average} average"
     over = f"{objective.reduce} over " if len(objective.lengths) > 1 else "at "
     return (
         f"Selected by {metric}{average_text}, {over}{format_lengths(objective.lengths)}, "
         + ("each seed at its chosen evaluation, " if objective.evaluation == BEST else "")
         + f"{objective.statistic} over seeds ({objective.direction}); {unused}"
-        + (f"; {_describe_trained(summary, common)}" if common else "")
+        + (f"; {_describe_trained(summary, common_groups)}" if common_groups else "")
     )
 
 
-def _describe_trained(summary: Summary, common: LengthGroups) -> str:
-    """Return the trained lengths of the judged metric, with those that were evaluated (`common.trained`), as text.
+def _describe_trained(summary: Summary, common_groups: LengthGroups) -> str:
+    """Return the trained lengths of the judged metric as text, with those that were evaluated (in `common_groups`).
 
     A ledger of 1.0.0 has only the longest trained length, unless all lengths were evaluated.
     """
@@ -151,19 +155,19 @@ def _describe_trained(summary: Summary, common: LengthGroups) -> str:
     metric = summary.objective.metric
     first = summary.rows[0].config_id
     distribution = summary.measurements[first].metrics[metric].distribution
-    longest = max(measured.longest_trained.get(distribution, 0) for measured in summary.measurements.values())
+    longest = max(measurements.longest_trained.get(distribution, 0) for measurements in summary.measurements.values())
     if not longest and "program" in summary.state.spec:
         return "the trained lengths are unknown"  # its author may not have declared any
     if not longest:
         return f"no length of {metric} was trained on"
 
-    recorded = {measured.trained.get(distribution, ()) for measured in summary.measurements.values()}
+    recorded = {measurements.trained.get(distribution, ()) for measurements in summary.measurements.values()}
     trained = recorded.pop() if len(recorded) == 1 else ()
     if not trained and summary.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
-        trained = common.trained
-    if trained and trained == common.trained:
+        trained = common_groups.trained
+    if trained and trained == common_groups.trained:
         return f"trained on {format_ranges(trained)}"
-    evaluated = f"of these {format_ranges(common.trained) if common.trained else 'none'} evaluated"
+    evaluated = f"of these {format_ranges(common_groups.trained) if common_groups.trained else 'none'} evaluated"
     return f"trained on {format_ranges(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
 
 

@@ -55,7 +55,7 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     objective = read_objective(state.spec)
     measurements = read_measurements(state.measurements_by_digest, digests)
     _check_objective_measured(state, objective, measurements)
-    metrics = [item for measured in measurements.values() for item in measured.metrics.items()]
+    metrics = [named for item in measurements.values() for named in item.metrics.items()]
     directions = {name: metric.direction for name, metric in metrics}
 
     # Medians over the seeds that happen to have finished would change later, so bands need all seeds.
@@ -199,10 +199,10 @@ def _check_objective_measured(
     state: SweepState, objective: Objective, measurements: Mapping[str, Measurements]
 ) -> None:
     """Raise LedgerError for a configuration that does not measure the objective of the sweep."""
-    for config_id, measured in measurements.items():
-        metric = measured.metrics.get(objective.metric)
+    for config_id, item in measurements.items():
+        metric = item.metrics.get(objective.metric)
         has_lengths = metric is not None and set(objective.lengths) <= set(metric.lengths)
-        if not has_lengths or objective.average not in measured.averages:
+        if not has_lengths or objective.average not in item.averages:
             judged_value = f"{objective.metric} of {objective.average} at {format_lengths(objective.lengths)}"
             number = state.configurations[config_id].number
             raise LedgerError(f"{state.folder / LEDGER_FILE}: configuration {number} does not measure {judged_value}")

@@ -143,7 +143,7 @@ class Summary:
     @property
     def axis(self) -> str:
         """The unit of lengths: the name of the axis in figures."""
-        return next((measured.axis for measured in self.measurements.values()), "length")
+        return next((measurements.axis for measurements in self.measurements.values()), "length")
 
     @cached_property
     def by_config_id(self) -> dict[str, ConfigurationResult]:
@@ -155,8 +155,8 @@ class Summary:
         """Every recorded metric by name, of the first configuration that has it."""
         # Configurations may have different tasks, so different metrics.
         metrics: dict[str, RecordedMetric] = {}
-        for measured in self.measurements.values():
-            for name, metric in measured.metrics.items():
+        for measurements in self.measurements.values():
+            for name, metric in measurements.metrics.items():
                 metrics.setdefault(name, metric)
         return metrics
 
@@ -164,14 +164,14 @@ class Summary:
     def headline(self) -> tuple[str, ...]:
         """The metrics worth a chart: the judged one, then the tasks' headline metrics, each on all distributions."""
         # Tasks name headline metrics by their base, which every distribution has.
-        bases = (base for measured in self.measurements.values() for base in measured.headline)
+        bases = (base for measurements in self.measurements.values() for base in measurements.headline)
         names = (name for base in bases for name, metric in self.metrics.items() if base in (metric.base, name))
         return tuple(dict.fromkeys([self.objective.metric, *self.distributions, *names]))
 
     @cached_property
     def averages(self) -> tuple[str, ...]:
         """The weight averages, the judged one first."""
-        averages = (average for measured in self.measurements.values() for average in measured.averages)
+        averages = (average for measurements in self.measurements.values() for average in measurements.averages)
         return tuple(dict.fromkeys([self.objective.average, *averages]))
 
     @cached_property

@@ -35,10 +35,8 @@ def make_questions(
     # Configurations may have different tasks, so different metrics.
     measurements = [side.summary.measurements[side.row.config_id] for pair in pairs for side in pair]
     names = [side.summary.name for pair in pairs for side in pair]
-    metric = _choose_common("metric", metric, objective.metric, [measured.metrics for measured in measurements], names)
-    average = _choose_common(
-        "average", average, objective.average, [measured.averages for measured in measurements], names
-    )
+    metric = _choose_common("metric", metric, objective.metric, [item.metrics for item in measurements], names)
+    average = _choose_common("average", average, objective.average, [item.averages for item in measurements], names)
 
     # A configuration may lack a group of lengths, but requested lengths must be common to all.
     if lengths is None:
