@@ -134,10 +134,10 @@ class InitialWeights(Settings):
         shapes, is_lengthwise_file = read_shapes(path)
         stored = self._map_stored_names(path, shapes, is_lengthwise_file)
         parameter_shapes = {parameter.name: parameter.shape for parameter in model.parameters(task)}
-        others = {name: tensor for name, tensor in model.other_tensors(task).items() if name in stored}
+        other_tensors = {name: tensor for name, tensor in model.other_tensors(task).items() if name in stored}
 
         # The file may have a tied parameter under its second name only.
-        for name, tied_to in others.items():
+        for name, tied_to in other_tensors.items():
             if isinstance(tied_to, str) and tied_to not in stored:
                 stored[tied_to] = stored[name]
 
@@ -151,12 +151,12 @@ class InitialWeights(Settings):
                 match.wrong_shapes[name] = (shapes[stored[name]], tuple(shape))
             else:
                 match.names[name] = stored[name]
-        match.unused += [name for name in stored if name not in parameter_shapes and name not in others]
+        match.unused += [name for name in stored if name not in parameter_shapes and name not in other_tensors]
 
         # With `strict`, buffers must be equal and tied parameters must be tied in the file, too; else it is of another
         # model, even if all parameters fit.
         if self.strict:
-            match.unused += _find_differing(path, stored, others)
+            match.unused += _find_differing(path, stored, other_tensors)
         if self.strict and match.differs:
             raise _MisfitError(match.describe())
         if not match.names:
@@ -262,14 +262,16 @@ def _find_file(file: str) -> Path:
     return path
 
 
-def _find_differing(path: Path, stored: Mapping[str, str], others: Mapping[str, Tensor | str]) -> list[str]:
+def _find_differing(path: Path, stored: Mapping[str, str], other_tensors: Mapping[str, Tensor | str]) -> list[str]:
     """Return the names of buffers and tied parameters (`Model.other_tensors`) whose stored tensors differ."""
     import torch
 
     from trainers.files.tensor_file import read_tensors
 
-    tensors = read_tensors(path) if others else {}
-    expected = {name: tensors[stored[tensor]] if isinstance(tensor, str) else tensor for name, tensor in others.items()}
+    tensors = read_tensors(path) if other_tensors else {}
+    expected = {
+        name: tensors[stored[tensor]] if isinstance(tensor, str) else tensor for name, tensor in other_tensors.items()
+    }
     return [
         name for name, tensor in expected.items() if not torch.equal(tensors[stored[name]].to(tensor.dtype), tensor)
     ]

@@ -215,9 +215,9 @@ class MemberConfig(Settings):
         for problem in self.training.schedule.find_step_problems(self.training.steps):
             yield problem.with_key_prefix("training.schedule")
         for name in ("label_smoothing", "z_loss") if self.task.has_own_loss else ():
-            if (given := getattr(self.training, name)) is not None:
+            if (value := getattr(self.training, name)) is not None:
                 message = f"the task {self.task.name} has a loss of its own"
-                yield Problem(key=f"training.{name}", given=given, message=message, allowed="null")
+                yield Problem(key=f"training.{name}", given=value, message=message, allowed="null")
 
         # A model declares what it supports; other combinations would fail during training or give wrong results.
         for problem in self.model.find_task_problems(self.task):
@@ -230,9 +230,9 @@ class MemberConfig(Settings):
             message = f"a step of {self.model.name} cannot be compiled"
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
         if self.training.compute_dtype != "float32" and not self.model.supports_bfloat16:
-            given = self.training.compute_dtype
+            dtype = self.training.compute_dtype
             message = f"{self.model.name} supports only float32"
-            yield Problem(key="training.compute_dtype", given=given, message=message, allowed="float32")
+            yield Problem(key="training.compute_dtype", given=dtype, message=message, allowed="float32")
 
     def _find_metric_problems(self) -> Iterator[Problem]:
         """Yield problems of the metrics of task, model and evaluation: unknown directions and equal names."""
@@ -242,8 +242,10 @@ class MemberConfig(Settings):
                 message = f"the better direction of the metric {name} is {direction!r}"
                 key = "task.name" if name in self.task.metrics else "model.name"
                 yield Problem(key=key, given=direction, message=message, allowed=", ".join(DIRECTIONS))
-        if shared := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
-            message = f"both {self.model.name} and the task {self.task.name} have metrics named {', '.join(shared)}"
+        if shared_names := sorted(self.task.metrics.keys() & self.model.metrics.keys()):
+            message = (
+                f"both {self.model.name} and the task {self.task.name} have metrics named {', '.join(shared_names)}"
+            )
             yield Problem(key="model.name", given=self.model.name, message=message, allowed="other names")
         for label, metric in self.evaluation.added_metrics.items():
             for problem in self._find_added_metric_problems(label, metric):

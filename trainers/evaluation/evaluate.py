@@ -50,14 +50,16 @@ def evaluate(
     values, measured_pairs = evaluator.measure_curves(draw_evaluation_inputs(pack), names, pack.lengths)
 
     # Derived metrics are computed from the measured ones, so they come last.
-    measured = {name for name, _ in measured_pairs}
+    measured_names = {name for name, _ in measured_pairs}
     for distribution in pack.task.distributions:
         derived = _derive_metrics(pack, state, history, distribution, values)
-        measured |= {pack.task.recorded_name(name, distribution.name) for name in derived}
+        measured_names |= {pack.task.recorded_name(name, distribution.name) for name in derived}
 
     # A declared metric that no batch measures would silently be NaN in every curve.
-    declared = {name for name, metric in pack.metrics.items() if metric.lengths and metric.base in pack.task.metrics}
-    if missing := sorted(declared - measured):
+    declared_names = {
+        name for name, metric in pack.metrics.items() if metric.lengths and metric.base in pack.task.metrics
+    }
+    if missing := sorted(declared_names - measured_names):
         raise ValueError(
             f"{pack.task.name}: neither reduce nor derive_metrics returns the declared metrics {', '.join(missing)}"
         )

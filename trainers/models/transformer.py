@@ -135,10 +135,10 @@ class Transformer(Model):
     def parameters(self, task: Task) -> tuple[Parameter, ...]:
         """Return the parameters of embedding, positions, blocks, final norm and untied head, as far as it has them."""
         # Apply decay_embeddings here, also to tables of positions: positional encodings do not know it.
-        declared = self._declare_parameters(task)
+        parameters = self._declare_parameters(task)
         return tuple(
             replace(parameter, decay=parameter.decay or (self.decay_embeddings and len(parameter.shape) > 1))
-            for parameter in declared
+            for parameter in parameters
         )
 
     def _declare_parameters(self, task: Task) -> Iterator[Parameter]:

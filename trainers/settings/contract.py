@@ -22,9 +22,9 @@ def find_contract_problems(kind: str, cls: type[Any], base: type[Any], hints: di
             yield f"{cls.__name__}.{field.name} {problem}"
 
     # The engine calls every class as its base class declares it; a wrong signature would only fail during training.
-    declared = {field.name for field in fields(cls)}
+    field_names = {field.name for field in fields(cls)}
     for name in dir(base):
-        if name.startswith("_") or name in declared or name in base.former_names:
+        if name.startswith("_") or name in field_names or name in base.former_names:
             continue
         original = getattr_static(base, name)
         override = getattr_static(cls, name)

@@ -53,9 +53,9 @@ def rollback_on_error() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for kind, registered in classes_before.items():
+        for kind, classes in classes_before.items():
             _classes[kind].clear()
-            _classes[kind].update(registered)
+            _classes[kind].update(classes)
         raise
 
 
@@ -66,9 +66,9 @@ def list_names(kind: str) -> tuple[str, ...]:
 
 def get_class(kind: str, name: Any, key: str = "name") -> type[Any]:
     """Return the class registered under `name`. Raises ConfigError for an unknown name or an invalid class."""
-    registered = get_classes(kind)
-    if not isinstance(name, str) or name not in registered:
-        allowed = ", ".join(sorted(registered))
+    classes = get_classes(kind)
+    if not isinstance(name, str) or name not in classes:
+        allowed = ", ".join(sorted(classes))
         raise ConfigError(
             [
                 Problem(
@@ -76,19 +76,19 @@ def get_class(kind: str, name: Any, key: str = "name") -> type[Any]:
                     given=name,
                     message=f"no {kind} is called {name!r}",
                     allowed=allowed,
-                    nearest=find_nearest(name, registered),
+                    nearest=find_nearest(name, classes),
                     missing_class=(kind, name) if isinstance(name, str) else None,
                 )
             ]
         )
 
     # Classes are checked on use, not on registration, so an invalid class breaks only the sweeps that name it.
-    if problems := find_class_problems(kind, cast(Hashable, registered[name])):
-        module = registered[name].__module__
+    if problems := find_class_problems(kind, cast(Hashable, classes[name])):
+        module = classes[name].__module__
         raise ConfigError(
             Problem(key=key, given=name, message=f"{kind} {name!r} of {module}: {problem}") for problem in problems
         )
-    return registered[name]
+    return classes[name]
 
 
 @cache

@@ -353,8 +353,8 @@ class _TrainingRun:
         self.last_beat = time.monotonic()
 
         # Reading these counts waits for a GPU, which does no harm once a second.
-        ended = (self.active.read_event_steps(name) >= 0 for name in ("failed_at", "stopped_at"))
-        failed, stopped = (int(ended_M.sum()) for ended_M in ended)
+        masks = (self.active.read_event_steps(name) >= 0 for name in ("failed_at", "stopped_at"))
+        failed, stopped = (int(ended_M.sum()) for ended_M in masks)
 
         self.reporter.progress(
             Progress(

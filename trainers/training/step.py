@@ -259,11 +259,12 @@ def _sum_entries(theta: Tensor, state: Sequence[Tensor]) -> Tensor:
     """Return a number for each member, (M,), that is not finite if any entry of its weights or state is not."""
     # One pass over tensors in the shape of the weights; infinities and NaN survive sums.
     total = theta.abs()
-    others = [buffer for buffer in state if buffer.shape != theta.shape]
+    other_buffers = [buffer for buffer in state if buffer.shape != theta.shape]
     for buffer in state:
         if buffer.shape == theta.shape:
             total.add_(buffer)
-    return total.sum(dim=1) + sum(buffer.flatten(1).sum(dim=1) if buffer.dim() > 1 else buffer for buffer in others)
+    other_sums = (buffer.flatten(1).sum(dim=1) if buffer.dim() > 1 else buffer for buffer in other_buffers)
+    return total.sum(dim=1) + sum(other_sums)
 
 
 def _are_all_known_alive(alive_M: Tensor) -> bool:

@@ -123,8 +123,8 @@ class PaddedAddition(PaddedNumbers):
     @property
     def _group_metrics(self) -> Mapping[str, Mapping[int, str]]:
         """The metrics of pairs by the length of their longest cascade, and of their longest run of carries."""
-        measured = {"cascade": self.measured_cascades, "run": self.measured_runs}
-        return {name: {number: f"exact_match_{name}_{number}" for number in measured[name]} for name in measured}
+        numbers = {"cascade": self.measured_cascades, "run": self.measured_runs}
+        return {name: {number: f"exact_match_{name}_{number}" for number in numbers[name]} for name in numbers}
 
     def measure_difficulty(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the difficulty of each sequence (..., T), int64 (...): its `cascade` length and `run` of carries."""
