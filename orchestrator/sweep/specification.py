@@ -14,7 +14,7 @@ from orchestrator.record.ledger.folders import LEDGER_FILE, has_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.text.redaction import redact_spec
-from orchestrator.text.wording import format_command, join_first_few, list_differing_keys
+from orchestrator.text.wording import format_command, join_first_few
 from orchestrator.tracking.address import read_uri_variable
 from search_spaces import SweepFileError, SweepSpec, dump_yaml, list_differences, load_sweep, parse_recorded
 from search_spaces.grammar.parse import read_override_key
@@ -80,9 +80,14 @@ def _list_edited_modules(spec: SweepSpec, state: SweepState) -> list[str]:
 def _list_edited_files(state: SweepState) -> list[str]:
     """Return the files of a program that were edited since the sweep was begun."""
     recorded = next((CodeSource.from_recorded(fields) for fields in state.modules if fields["module"] == PROGRAM), None)
-    with suppress(UserCodeError):  # a missing file was not edited
-        return list_differing_keys(recorded.files, read_files(recorded.root, recorded.files).files) if recorded else []
-    return []
+    if recorded is None:
+        return []
+    edited_files = []
+    for name, digest in sorted(recorded.files.items()):
+        with suppress(UserCodeError):  # a missing file was not edited
+            if read_files(recorded.root, [name]).files[name] != digest:
+                edited_files.append(name)
+    return edited_files
 
 
 def refuse_changed_spec(spec: SweepSpec, state: SweepState) -> None:

@@ -32,7 +32,7 @@ def write_start_files(folder: Path, *, program: bool, force: bool = False) -> li
     # read as another value, such as null, are quoted.
     name = normalize_name(folder.resolve().name)
     value = (
-        name if yaml.safe_load(name) == name and re.fullmatch(r"[\w-]+", name) else json.dumps(name, ensure_ascii=False)
+        name if re.fullmatch(r"[\w-]+", name) and yaml.safe_load(name) == name else json.dumps(name, ensure_ascii=False)
     )
     for source in sources:
         text = source.read_text(encoding="utf-8")

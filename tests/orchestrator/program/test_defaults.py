@@ -48,6 +48,17 @@ def test_sweeps_that_differ_only_in_a_default(study: Study) -> None:
     assert first.state.configurations[side.row.config_id].resolved["config"] == {"lr": 0.5, "width": 8}
 
 
+def test_an_edited_file_is_named_also_if_another_is_gone(study: Study) -> None:
+    study.write(program__files=["train.py", "data.txt"])
+    (study.folder / "data.txt").write_text("1\n")
+    study.run()
+    with (study.folder / "train.py").open("a") as script:
+        script.write("# edited\n")
+    (study.folder / "data.txt").unlink()
+    with pytest.raises(SweepExists, match=r"\btrain\.py changed"):
+        study.run()
+
+
 def test_nan_is_one_value_in_all_members_and_sweeps(study: Study) -> None:
     sweeps = []
     for name in ("first", "second"):
