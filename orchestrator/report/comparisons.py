@@ -152,9 +152,10 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     # The notes say what the numbers assume, and whether the same seeds chose the first of the two.
     notes = list_difference_notes(comparisons)
     if chosen:
+        is_ahead = is_favoured and comparisons[0].verdict in ("first", "second")
         notes.append(
-            f"{chosen} was ranked first on these seeds, so they favour it, most of all at the selection lengths; "
-            "fresh seeds (lengthwise confirm) favour neither."
+            f"{'Ahead, not better: ' if is_ahead else ''}{chosen} was ranked first on these seeds, so they favour it, "
+            "most of all at the selection lengths; fresh seeds (lengthwise confirm) favour neither."
         )
     yield from (make_sentence_text(note, console, summary, "dim") for note in notes)
 
@@ -310,8 +311,8 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
     if len(matching.pairs) > 1:
         ranked = ' "Best": the first by the selection lengths of each sweep.' if sweep_comparison.best else ""
         notes.append(
-            f'"Together": the mean of a seed over the {len(matching.pairs)} configurations.{ranked} All of them at all '
-            "lengths: --csv FILE.csv"
+            f'"Together": the mean of a seed over the {len(matching.pairs)} configurations.{ranked} '
+            "--csv FILE.csv writes every configuration at every length."
         )
     yield from (make_sentence_text(note, console, first, "dim") for note in notes)
 

@@ -28,7 +28,7 @@ from orchestrator.text.wording import format_command, format_count
 
 MIN_LINES = 20  # lines of a screen; a window that is higher than MIN_LINES + SPARE_LINES has more
 SPARE_LINES = 5  # of a window, for what stands around the screen
-MIN_ROWS, MAX_FILE_ROWS = 3, 6  # configurations in the table of a window, and of a file
+MIN_ROWS, MAX_FILE_ROWS = 3, 20  # configurations in the table of a window, and of a file
 KEPT_ANSWERS = 3  # of a window without room: the status, the best configuration, and how it compares
 LEAST_NEEDED = ("reach", "trained")  # columns that a narrow table leaves out before searched values
 MAX_CAUSES = 3  # of failed seeds, each named; if some diverged and others crashed, one of each
@@ -127,16 +127,17 @@ class Screen:
             yield make_sentence_text(describe_columns(summary, cells), console, summary, "dim")
             hidden = [name for name in make_cells(rows, make_value_columns(summary)) if name not in cells]
             results = make_cells(rows, make_result_columns(summary), summary.infinity_text)
-            omitted += [format_count(len(rows) - room, "configuration")] if len(rows) > room else []
+            omitted += [format_count(len(rows) - room, "more configuration")] if len(rows) > room else []
             omitted += [f"values of {', '.join(hidden)}"] if hidden else []
             omitted += [name for name in LEAST_NEEDED if name in results and name not in cells]
 
         # Name the content that only the page has, and its path.
+        more = [f"On the page: {'; '.join(omitted)}"] if omitted else []
         if summary.notes:
-            omitted.append(f"{format_count(len(summary.notes), 'note')}, the first: {summary.notes[0]}")
-        if omitted:
-            (more,) = textwrap.wrap(f"more on the page: {'; '.join(omitted)}", width, max_lines=1, placeholder=" ...")
-            yield Text(more, "dim")
+            count = f" (1 of {len(summary.notes)})" if len(summary.notes) > 1 else ""
+            more.append(f"Note{count}: {summary.notes[0]}")
+        if more:
+            yield self._render_line(". ".join(more), console, width)
         yield from (self._render_text(text, console, width) for text in failures)
         yield Text(f"Page: {summary.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 
@@ -184,6 +185,12 @@ class Screen:
         if console.is_terminal and str(self.summary.folder) not in text:
             text = "\n".join(textwrap.wrap(text, width))
         return make_sentence_text(text, console, self.summary)
+
+    def _render_line(self, text: str, console: Console, width: int) -> RenderableType:
+        """Return a text in one line, which is cut on a terminal."""
+        if console.is_terminal:
+            (text,) = textwrap.wrap(text, width, max_lines=1, placeholder=" ...")
+        return make_sentence_text(text, console, self.summary, "dim")
 
     def _count_lines(self, texts: Sequence[str], width: int) -> int:
         """Return the number of lines that texts of `_render_text` take on a terminal."""

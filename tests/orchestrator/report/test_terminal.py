@@ -1,5 +1,6 @@
 """What a sweep prints at its end: whole sentences in lines of 100 characters, as many as the window has room for."""
 
+import io
 import math
 import re
 import statistics
@@ -9,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.comparisons import compare_and_show
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.failure_sentences import describe_failed_count, describe_failures, describe_lost
 from orchestrator.report.lead_sentences import describe_lead
@@ -222,12 +225,12 @@ def test_values_that_have_no_room_are_named(twelve, short_text, width, absent):
     """Searched values are the last to go; a legend explains what is shown."""
     text = short_text(twelve, width)
     heading, lines = table_of(text)
-    (more,) = [line for line in text.splitlines() if "on the page" in line]
+    (more,) = [line for line in text.splitlines() if "On the page: " in line]
     names = {"dropout", "lr", "trained", "reach"}
     assert names - {*heading} == absent
     assert width < 60 or absent == {name for name in names if re.search(rf"\b{name}\b", more)}
     assert ("reach:" in text) == ("reach" not in absent)
-    assert f"{12 - len(lines)} configurations" in more
+    assert f" {12 - len(lines)} more " in more
 
 
 def test_the_first_is_compared_with_the_next(tmp_path, synthetic_sweep, short_text):
@@ -292,7 +295,7 @@ def test_a_higher_window_has_more_rows(height, tmp_path, synthetic_sweep, short_
     text = short_text(result, 100, height)
     lines = sum(math.ceil(max(1, len(line)) / 100) for line in text.splitlines())  # a command is in one piece
     assert lines == max(20, height - 5)
-    assert text.count("...") == 0 and f"more on the page: {80 - len(table_of(text)[1])} configurations" in text
+    assert text.count("...") == 0 and f" {80 - len(table_of(text)[1])} more configurations" in text
 
 
 @pytest.mark.parametrize("height", [24, 40, 60])
@@ -318,7 +321,23 @@ def test_no_line_takes_the_place_of_a_single_row(height, tmp_path, synthetic_swe
         for width in (100, None):
             shown = len(table_of(short_text(result, width, height))[1])
             assert shown == count or shown < count - 1
-            assert shown == count or (count > 7 if width is None else height == 24)
+            assert shown == count or (width is not None and height == 24)
+
+
+@pytest.mark.parametrize(("count", "shown"), [(20, 20), (21, 21), (22, 20)])
+def test_a_file_has_20_rows(count, shown, tmp_path, synthetic_sweep, short_text):
+    """One more takes no more room than the line that names it."""
+    text = short_text(summarize(synthetic_sweep(tmp_path / "many", draws(count), 2, noisy)))
+    assert len(table_of(text)[1]) == shown and (" 2 more configurations" in text) == (shown < count)
+
+
+@pytest.mark.parametrize("width", [None, 100])
+def test_the_first_note_is_whole_in_a_file(width, twelve, short_text):
+    notes = ("first " * 30 + "end", "second")
+    (line,) = [
+        line for line in short_text(replace(twelve, notes=notes), width).splitlines() if "Note (1 of 2):" in line
+    ]
+    assert notes[0] in line if width is None else line.endswith(" ...") and len(line) <= width
 
 
 def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synthetic_sweep):
@@ -473,6 +492,11 @@ def test_a_lead_is_called_favoured_unless_test_values_are_equal(tmp_path, synthe
     assert make_short_answer(summary).endswith(
         {0.0: "no difference.", 0.1: "#1: ahead, on the seeds that chose it."}.get(gap, "worse.")
     )
+
+    # `compare` explains the word "ahead" where it says it.
+    screen = io.StringIO()
+    assert not [*compare_and_show(summary.folder, ["0", "1"], Console(file=screen, width=300))]
+    assert ("Ahead, not better: #0 " in screen.getvalue()) == (" is ahead of " in screen.getvalue()) == (gap != 0)
 
 
 def test_a_text_without_room_ends_after_a_sentence():
