@@ -55,7 +55,9 @@ def declare_global_options(
         typer.Option("--version", callback=_print_versions, is_eager=True, help="Print versions, for a bug report."),
     ] = False,
 ) -> None:
-    """Sweeps for length generalization: many configurations and seeds of a script or of small models, median curves."""
+    """Sweeps for length generalization: many configurations and seeds of a script or of small models, median curves,
+    and which differences are more than the luck of a seed.
+    """
 
 
 @app.command(rich_help_panel=options.BEGIN)
@@ -90,7 +92,7 @@ def list_names(
 ) -> None:
     """List sweeps, or the names and keys of sweep files.
 
-    Without a kind it lists the sweeps in sweeps/ and the kinds of names; with --storage, the sweeps in that folder.
+    Without a kind it lists the sweeps in sweeps/ and the kinds; with --storage, the sweeps in that folder.
     """
     # Sweeps are in a storage folder, names in the code and its imports, so each kind has an option of its own.
     if kind == "sweeps" or (storage is not None and kind is None):

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from orchestrator.code.user_code import find_module, load_module
 from orchestrator.errors import UserError
 from orchestrator.text.consoles import align_rows
-from orchestrator.text.wording import join_first_few
 from search_spaces import Budget, Objective, Racing, Resources, Rungs, Search, SweepSpec, Tracking
 from search_spaces.grammar.domains import DOMAINS
 from search_spaces.grammar.shipped import find_shipped_sweeps
@@ -40,8 +39,8 @@ LISTED_KINDS = (*registry.KINDS, *SECTIONS, "space")
 def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
     """Return the lines of `lengthwise list KIND`: for each name of the kind, or part of a section, summary and fields.
 
-    EXAMPLES gives name, path and description of each shipped sweep file, ALL all kinds, and None a line for each kind
-    that can be listed. Names of the modules `imports` are included. Raises UserError for an unknown kind,
+    EXAMPLES gives name, path and description of each shipped sweep file, ALL all kinds, and None the kinds that can be
+    listed. Names of the modules `imports` are included. Raises UserError for an unknown kind,
     UserCodeError for a module that cannot be imported.
     """
     # Examples are files; all other names are registered by modules, the user's included.
@@ -56,14 +55,12 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
 
     # Without a kind, a newcomer learns what can be listed at all.
     if kind is None:
-        names = [
-            (f"lengthwise list {name}", join_first_few(sorted(registry.get_classes(name)))) for name in registry.KINDS
+        kinds = [
+            ("lengthwise list KIND", f"names: {', '.join(registry.KINDS)}"),
+            ("", f"keys: {', '.join(SECTIONS)}, space"),
+            ("", f"{EXAMPLES} (the sweep files that come with lengthwise), sweeps, {ALL}"),
         ]
-        rows = [("lengthwise list sweeps", "the sweeps of the storage folder")]
-        rows += [(f"lengthwise list {EXAMPLES}", "the sweep files that come with lengthwise"), *names]
-        rows += [(f"lengthwise list {section}", f"the keys of {section}") for section in SECTIONS]
-        rows += [("lengthwise list space", "the domains of searched keys")]
-        return align_rows([*rows, (f"lengthwise list {ALL}", "all of these except sweeps and examples")]).splitlines()
+        return align_rows(kinds).splitlines()
 
     # The metrics of a task are listed, because an objective refers to them.
     lines = []
