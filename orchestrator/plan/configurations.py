@@ -218,7 +218,9 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
     # A score at trained lengths says nothing about generalization.
     trained = [length for length in objective.lengths if length in metric.trained_lengths]
     if trained:
+        partly = "partly " if len(trained) < len(objective.lengths) else ""
         included = f"objective.lengths includes trained lengths ({format_ranges(trained)})"
+        included += f": the best is then chosen {partly}inside the trained range"
         warnings.append(f"{spec.format_location('objective.lengths')}: {included}")
 
     # If the selection uses every length beyond the trained ones, no length is left as a test. A metric with one length

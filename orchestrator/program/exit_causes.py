@@ -80,7 +80,8 @@ def explain_end(attempt: EndedAttempt, reports: MergedReports) -> ProgramEnded:
         has_stalled = limit.is_member_hours and _note_used_up_hours(attempt.log.parent, completed)
         return ProgramEnded(f"{limit.text}, {progress}", trace, "never" if has_stalled else "always")
     if code == 0:
-        return ProgramEnded(f"it ended {progress}, without {reports.describe_missing()}", trace, "never")
+        ended = f"the program ended {progress}," if reports.last_step else "the program ended"
+        return ProgramEnded(f"{ended} without {reports.describe_missing()}", trace, "never")
     if code < 0:
         return ProgramEnded(f"killed by signal {-code}, {progress}", trace, "always")
 

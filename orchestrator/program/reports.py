@@ -221,9 +221,9 @@ class MergedReports:
         return [self._complete_step(step)]
 
     def describe_missing(self) -> str:
-        """Return the missing reports as text, for "it ended after step 20 of 30, without ..."."""
+        """Return the missing reports as text, for "the program ended without ..."."""
         if not self.last_step:
-            return "report() of lengthwise.member() or a line in ${reports}"
+            return "calling run.report() of run = lengthwise.member() or writing a line to ${reports}"
         why = f"; {self._describe_missing_average(self.last_step)}" if self._is_open(self.last_step) else ""
         return f"{MISSING_REPORT_MARKER}: step {self.declared.find_next_due_step(self.completed_step)} was due{why}"
 

@@ -149,6 +149,7 @@ def test_scoring_at_trained_lengths_is_warned_about(spec):
     (configuration,) = make_configurations(scored, [(0, values())])
     warnings = list_warnings(scored, [configuration.build_member(0)])
     assert len(warnings) == 2 and "planned.yaml:21" in warnings[0] and "trained lengths (3)" in warnings[0]
+    assert " partly inside the trained range" in warnings[0]  # length 4 is not trained
     assert "total_variation is better when it is minimized" in warnings[1]
 
 

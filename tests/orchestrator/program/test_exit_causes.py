@@ -43,7 +43,7 @@ ENDS = {
         step="step == 25 and sys.exit(0)", status="failed", deaths=1, steps=(10, 20), error=("step 20 of 30",)
     ),
     "exit code 0 without any report": End(
-        step="sys.exit(0)", status="failed", deaths=1, steps=(), error=("before its first report",)
+        step="sys.exit(0)", status="failed", deaths=1, steps=(), error=("run.report()", "${reports}")
     ),
     "exit code after a new step": End(reported=f"step == 20 and {FIRST} and sys.exit(7)", deaths=1),
     "exit code without a new step": End(

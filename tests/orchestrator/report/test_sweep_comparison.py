@@ -154,7 +154,11 @@ def test_only_configurations_that_differ_have_a_line(tmp_path, synthetic_sweep):
         lines = run(*(tmp_path / name for name in names)).output.splitlines()
         shown = [line.split()[0] for line in lines if line.startswith("#")]
         assert shown == ["#7", "#6", "#5", "#4", "#3"]
-        assert "--csv" in lines[-1] and " 8 " in lines[-1] and not any(line.startswith("...") for line in lines)
+        assert (
+            "--csv FILE.csv writes " in lines[-1]
+            and " 8 " in lines[-1]
+            and not any(line.startswith("...") for line in lines)
+        )
         assert f"{names[0]} minus {names[1]}; below 0, {names[0]} is better" in "\n".join(lines)
         (noise,) = [line for line in lines if line.startswith("More than seed noise")]
         assert "): better is " in noise and "): worse is " not in noise
