@@ -55,8 +55,9 @@ class ProgramSettings(Settings):
                 yield Problem(key="command", given=self.command, message=f"cannot be split into words ({error})")
 
         # A single word like my_training.train was probably meant as a function.
-        if self.command is not None and not self.command:
-            yield Problem(key="command", given=list(self.command), message="must have at least one word")
+        command = self.command.strip() if isinstance(self.command, str) else self.command
+        if command is not None and not command:
+            yield Problem(key="command", given=list(command), message="must have at least one word")
         elif len(self.words) == 1 and _is_function(self.words[0]):
             allowed = "function: MODULE.NAME, or the words of a command"
             message = f"{self.words[0]!r} names a function, not a program"

@@ -20,19 +20,19 @@ def connect_to_ray(cpus: float, gpus: float) -> Iterator[Cluster]:
     # Connecting sets environment variables that Ray reads when it is imported.
     address = os.environ.get("RAY_ADDRESS") or None
     leave = _connect(address)
-    import ray
-
-    from orchestrator.running.with_ray.nodes import (
-        NodeMemory,
-        count_packs,
-        describe_amounts,
-        make_pack_resources,
-        refuse_small_nodes,
-    )
-
-    # A cluster that grows on demand may have no node for a pack yet; a local Ray must have room for one.
-    pack_resources = make_pack_resources(cpus, gpus)
     try:
+        import ray
+
+        from orchestrator.running.with_ray.nodes import (
+            NodeMemory,
+            count_packs,
+            describe_amounts,
+            make_pack_resources,
+            refuse_small_nodes,
+        )
+
+        # A cluster that grows on demand may have no node for a pack yet; a local Ray must have room for one.
+        pack_resources = make_pack_resources(cpus, gpus)
         resources = ray.cluster_resources()
         available = {"CPU": resources.get("CPU", 0.0), "GPU": resources.get("GPU", 0.0)}
         workers = count_packs(pack_resources)

@@ -30,6 +30,7 @@ def problems(study: Study) -> list[tuple[str, str, str]]:
         ({"program": {"command": ["python", "trian.py"]}}, "program.command", "command:", ["trian.py"]),
         ({"program": "python trian.py"}, "program.command", "program: python trian.py", ["trian.py", "train.py?"]),
         ({"program": ["python", "trian.py"]}, "program.command", "program:", ["trian.py", "train.py?"]),
+        ({"program": {"command": "  "}}, "program.command", "command: '  '", []),
         ({"program": "python 'train.py"}, "program.command", "program: python 'train.py", ["quotation"]),
         (
             {"program": {"command": ["python", "train.py", "${arg}"]}},

@@ -8,7 +8,7 @@ import pytest
 import ray
 
 from orchestrator.errors import UserError
-from orchestrator.running.with_ray import ray_session
+from orchestrator.running.with_ray import nodes, ray_session
 from orchestrator.running.with_ray import start as ray_start
 
 ERRORS = [
@@ -56,3 +56,17 @@ def test_a_ray_that_cannot_be_had_is_refused(
         pass
     assert str(raised.value).startswith(f"{where}: {error}; ")
     assert not list(tmp_path.iterdir()) and not ray_start._local_rays
+
+
+def test_the_connection_is_ended_if_the_resources_of_a_pack_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(cpus: float, gpus: float) -> dict[str, float]:
+        raise UserError("no such resources")
+
+    ended = list[bool]()
+    monkeypatch.setattr(ray, "init", lambda **settings: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
+    monkeypatch.setattr(nodes, "make_pack_resources", refuse)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    with pytest.raises(UserError), ray_session.connect_to_ray(1, 0):
+        pass
+    assert ended == [True]
