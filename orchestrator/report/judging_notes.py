@@ -73,10 +73,7 @@ def list_judging_notes(summary: Summary) -> list[str]:
             f"length, is {describe_threshold(summary)}"
         )
     if {row.form for row in summary.rows if row.form} == {"table"}:
-        lines.append(
-            "Logits were computed from a table with a row for each token (model.form: table), which is exact up to "
-            "rounding"
-        )
+        lines.append("The model was computed by a faster formula (model.form: table): the same results up to rounding")
     return lines + list(summary.notes)
 
 

@@ -12,13 +12,12 @@ from orchestrator.results.analysis import (
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.partial_effects import Slope
 from orchestrator.statistics.effects.within import Difference
-from orchestrator.text.wording import format_count, format_ranges
+from orchestrator.text.wording import format_ranges
 
-UNIT_NOTES = {
-    "random": "n counts configurations, each drawn independently.",
-    "grid_by_random": "n counts draws, because grid points of a draw are not independent. A drawn key has one rank per "
-    "draw, the mean over its grid points; the values of a grid key are compared within each draw.",
-    "fixed": "n counts seeds, because no configuration was drawn: values are compared seed by seed.",
+UNIT_NOTES = {  # none for `random`, whose configurations are independent
+    "grid_by_random": "Draws are counted, because grid points of a draw are not independent. A drawn key has one rank "
+    "per draw, the mean over its grid points; the values of a grid key are compared within each draw.",
+    "fixed": "Seeds are counted, because no configuration was drawn: values are compared seed by seed.",
 }
 
 
@@ -97,19 +96,19 @@ def list_effect_lines(summary: Summary) -> list[EffectLine]:
 
 
 def list_effect_notes(summary: Summary) -> list[str]:
-    """Return notes on the unit of n, on how to read the effects, and on missing numbers."""
-    # n counts independent units, which depend on how the sweep was searched.
-    rises = "worse" if summary.objective.direction == "minimize" else "better"
+    """Return notes on the counted units, on how to read the effects, and on missing numbers."""
+    # The counted units are independent; what they are depends on how the sweep was searched.
+    higher = "worse" if summary.objective.direction == "minimize" else "better"
     effects = [effect for outcome in list_outcomes(summary) for effect in outcome.effects]
     unit, why = summary.design.unit, summary.design.dependence
     notes = [
         f"Outcomes: {summary.judged_name}, median over seeds, at the selection lengths and at the test lengths; + "
-        f"means that it rises with the hyperparameter, which is {rises}. An interval that contains 0 is inconclusive.",
-        f"n counts {unit}, and no interval or test is given: {why}." if why else UNIT_NOTES[summary.design.kind],
+        f"means that a higher value goes with a higher ({higher}) outcome. An interval that contains 0 is inconclusive.",
     ]
+    counted = f"No interval or test is given: {why}." if why else UNIT_NOTES.get(summary.design.kind, "")
 
     # Readers would take every interval that excludes 0 for an effect, so say how many do by chance.
-    notes += filter(None, [describe_chance(summary)])
+    notes += filter(None, [counted, describe_chance(summary)])
     if not compute_test_effects(summary):
         notes.append("Configurations have no common test lengths.")
 
@@ -148,13 +147,16 @@ def list_effect_notes(summary: Summary) -> list[str]:
 
 
 def describe_chance(summary: Summary) -> str:
-    """Return a sentence on how many of the shown intervals exclude 0 by chance; empty without intervals."""
+    """Return a sentence on how many of the shown intervals exclude 0, and how many do by chance; empty without any."""
     outcomes = list_outcomes(summary)
     effects = [effect for outcome in outcomes for effect in outcome.effects]
-    number = sum(1 for effect in effects for _ in list_shown_intervals(summary, effect))
-    counted = f"{format_count(number, 'interval')}{'' if len(outcomes) < 2 else ' for both outcomes'}"
-    expected = f"about {round(number / 20)}" if number >= 20 else "one in 20"
-    return f"{counted}: expect {expected} to exclude 0 by chance." if number else ""
+    intervals = [ends for effect in effects for ends in list_shown_intervals(summary, effect)]
+    conclusive = sum(low > 0 or high < 0 for low, high in intervals)
+    if not intervals:
+        return ""
+    does = "does" if conclusive == 1 else "do"
+    where = ", for both outcomes" if len(outcomes) > 1 else ""
+    return f"By chance one in 20 such intervals excludes 0; here {conclusive} of {len(intervals)} {does}{where}."
 
 
 def list_slopes(summary: Summary, effect: Effect) -> tuple[Slope, ...]:

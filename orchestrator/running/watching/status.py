@@ -148,9 +148,9 @@ def make_trace_lines(state: SweepState) -> list[str]:
         ]
     lines = []
     for attempts in groups.values():
-        packs = _describe_packs(state, list(dict.fromkeys(pack_id for pack_id, _ in attempts)), noun)
+        crashes = _describe_crashes(state, [pack_id for pack_id, _ in attempts], noun)
         _, first_text = attempts[0]
-        lines += ["", *f"{format_count(len(attempts), 'attempt')} of {packs}: {first_text}".rstrip().splitlines()]
+        lines += ["", *f"{crashes}: {first_text}".rstrip().splitlines()]
     return lines
 
 
@@ -159,15 +159,21 @@ def _cut_output(trace: str) -> str:
     return trace[max(0, trace.find("Traceback (most recent call last)")) :]
 
 
-def _describe_packs(state: SweepState, pack_ids: Sequence[str], noun: str) -> str:
-    """Return the number of packs with the first few pack_ids: "2 packs (0c1b66877d7e, 3f00aa6e1b2c)".
+def _describe_crashes(state: SweepState, crashed: Sequence[str], noun: str) -> str:
+    """Return how many packs crashed how often, with the first few pack_ids: "2 packs crashed twice each (0c1b, 3f00)".
 
-    Runs of a program are named by their members: "2 runs (#0 seeds 1-2)".
+    `crashed` has the pack_id of each crash. Runs of a program are named by their members: "(#0 seeds 1-2)".
     """
-    names = join_first_few(pack_ids, MAX_NAMED_PACKS)
+    counts = Counter(crashed)
+    names = join_first_few([*counts], MAX_NAMED_PACKS)
     if "program" in state.spec:
-        members = (member for pack_id in pack_ids for member in state.packs[pack_id].members)
+        members = (member for pack_id in counts for member in state.packs[pack_id].members)
         names = name_seeds(
             (make_label(state.provenance, state.configurations[config_id].number), seed) for config_id, seed in members
         )
-    return f"{format_count(len(pack_ids), noun)} ({names})"
+
+    most = max(counts.values())
+    times = {1: "", 2: " twice"}.get(most, f" {most} times") + (" each" if most > 1 and len(counts) > 1 else "")
+    if min(counts.values()) < most:
+        times = f" {len(crashed)} times in all"
+    return f"{format_count(len(counts), noun)} crashed{times} ({names})"

@@ -93,5 +93,5 @@ def test_attempts_that_printed_other_lines_have_one_cause(study: Study) -> None:
     rows = dict(make_status_rows(state))
     assert rows["failed attempts"] == "2 in 1 run" and "lost the block" in rows["crashed"]
     lines = make_trace_lines(state)
-    assert [line.split(":")[0] for line in lines if " attempts of " in line] == ["2 attempts of 1 run (#0 seed 0)"]
+    assert [line.split(":")[0] for line in lines if " crashed " in line] == ["1 run crashed twice (#0 seed 0)"]
     assert sum("begins at 0" in line for line in lines) == sum("Traceback" in line for line in lines) == 1

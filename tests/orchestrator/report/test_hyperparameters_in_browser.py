@@ -275,7 +275,7 @@ def test_a_single_hyperparameter_has_points_alone(page, tab, tmp_path, synthetic
 
     # No others can be held fixed, so the correlations at the two groups of lengths are all the intervals.
     assert not [head for head in tab.read(heads) if "slope" in head]
-    assert re.findall(r"(\d+) intervals", tab.read("document.querySelector('main').textContent")) == ["2"]
+    assert re.findall(r"here \d+ of (\d+) do", tab.read("document.querySelector('main').textContent")) == ["2"]
     assert "partial" in (path.parent / "effects.csv").read_text().splitlines()[0].split(",")
 
 
@@ -286,11 +286,15 @@ def test_one_interval_is_not_called_uncorrected_for_its_number(page):
 
 def test_intervals_that_exclude_0_by_chance_are_counted_alike_in_the_page_and_its_notes(tab, tmp_path, synthetic_sweep):
     rng = np.random.default_rng(0)
-    draws = [{"training.learning_rate": 10.0 ** rng.uniform(-4, -2), "model.dropout": rng.random()} for _ in range(12)]
+    draws = [{"training.learning_rate": 10.0 ** (n / 6 - 4), "model.dropout": rng.random()} for n in range(12)]
     tab.open(write_report(synthetic_sweep(tmp_path / "drawn", draws, 6, curve).folder)[0].as_uri())
-    count = "[...document.body.textContent.matchAll(/(\\d+) intervals[^.]*to exclude 0 by chance/g)].map(m => +m[1])"
+    effects = tab.read("JSON.parse(document.querySelector('#data').textContent).effects")
+    ends = [[effect["correlation"], *(line["ends"] for line in effect["slopes"])] for effect in effects]
+    intervals = [(low, high) for lines in ends for _, low, high in lines if low is not None]
+    conclusive = sum(low > 0 or high < 0 for low, high in intervals)
+    count = "[...document.body.textContent.matchAll(/here (\\d+) of (\\d+) do/g)].map(m => [+m[1], +m[2]])"
     counts = tab.read(f"document.querySelectorAll('script').forEach(e => e.remove()), {count}")
-    assert len(counts) == 2 and len(set(counts)) == 1 and counts[0] > 2, counts
+    assert counts == [[conclusive, len(intervals)]] * 2 and 0 < conclusive < len(intervals)
 
 
 def test_lines_of_parallel_coordinates_stay_off_the_ends_of_the_axes(page):

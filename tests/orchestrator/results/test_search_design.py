@@ -54,7 +54,7 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     ends = (difference.median, difference.low, difference.high)
     assert difference.value == "pre" and ends == pytest.approx((0.1, 0.1, 0.1)) and norm.test == "sign test"
     notes = " ".join(list_effect_notes(result))
-    assert "n counts draws" in notes and "exclude 0 by chance" in notes and "Kruskal" not in notes
+    assert "Draws are counted" in notes and "By chance" in notes and "Kruskal" not in notes
 
 
 def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
@@ -68,7 +68,7 @@ def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
         (difference,) = norm.differences
         assert (result.design.kind, norm.n, norm.unit) == ("fixed", 7, "seeds")
         assert (difference.low, difference.high) == (pytest.approx(0.1), pytest.approx(0.1))
-        assert "n counts seeds" in " ".join(list_effect_notes(result))
+        assert "Seeds are counted" in " ".join(list_effect_notes(result))
 
 
 def test_failed_seeds_count_as_the_policy_says(tmp_path, synthetic_sweep):

@@ -194,8 +194,29 @@ def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synt
         ledger.append("attempt", pack_id=first, attempt=2, error="killed")
     lines = make_trace_lines(SweepState.load(folder))
     assert lines.count("  mine") == 1 and NO_TRACE in lines
-    assert any(line.startswith("2 attempts of ") and line.endswith("ValueError: no 0") for line in lines)
-    assert lines[-2:] == [f"1 attempt of 1 pack ({first}): killed", NO_TRACE]
+    assert any(line.endswith("ValueError: no 0") and " crashed " in line for line in lines)
+    assert lines[-2:] == [f"1 pack crashed ({first}): killed", NO_TRACE]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "beginning"),
+    [
+        ({0: 1}, "1 pack crashed ("),
+        ({0: 3}, "1 pack crashed 3 times ("),
+        ({0: 2, 1: 2}, "2 packs crashed twice each ("),
+        ({0: 2, 1: 1}, "2 packs crashed 3 times in all ("),
+    ],
+)
+def test_crashes_of_one_cause_are_counted_by_pack(tmp_path, synthetic_sweep, simple_curve, attempts, beginning):
+    values = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    state = synthetic_sweep(tmp_path / "dying", values, 1, simple_curve, ended=False)
+    packs = list(state.packs)
+    with Ledger.open(state.folder) as ledger:
+        for number, count in attempts.items():
+            for attempt in range(count):
+                ledger.append("attempt", pack_id=packs[number], attempt=attempt + 1, error="killed")
+    line = make_trace_lines(SweepState.load(state.folder))[1]
+    assert line == f"{beginning}{', '.join(packs[number] for number in attempts)}): killed"
 
 
 def test_another_pack_is_handed_to_ray_when_one_has_ended() -> None:

@@ -28,9 +28,9 @@ function drawEffects() {
 
 // Return how to read the table, as sentences.
 function describeEffects(effects, intervalCount) {
-  const direction = page.metrics[0].direction === "maximize" ? "better" : "worse";
+  const higher = page.metrics[0].direction === "maximize" ? "better" : "worse";
   const notes = [
-    `Right of the dashed line: the outcome rises with the hyperparameter, which is ${direction}.`,
+    `Right of the dashed line: a higher value goes with a higher (${higher}) ${judgedName}.`,
     "A filled square marks an interval without 0; an interval that contains 0 is inconclusive.",
   ];
   if (intervalCount > 1) notes.push(page.chance);
