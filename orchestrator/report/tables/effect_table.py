@@ -103,7 +103,7 @@ def list_effect_notes(summary: Summary) -> list[str]:
     unit, why = summary.design.unit, summary.design.dependence
     notes = [
         f"Outcomes: {summary.judged_name}, median over seeds, at the selection lengths and at the test lengths; + "
-        f"means that a higher value goes with a higher ({higher}) outcome. An interval that contains 0 is inconclusive.",
+        f"means that a higher value has a higher ({higher}) outcome. An interval that contains 0 is inconclusive.",
     ]
     counted = f"No interval or test is given: {why}." if why else UNIT_NOTES.get(summary.design.kind, "")
 
