@@ -166,9 +166,8 @@ def _describe_extension(state: SweepState) -> list[str]:
     extensions = len(state.specs) - 1
     times = "once" if extensions == 1 else f"{extensions} times"
     return [
-        f"Extended {times}; begun with {count_specified(first_spec)} configurations and "
-        f"seeds {format_ranges(first_spec.get('seeds', ()))}. Intervals and p-values do not account for an "
-        "extension that was decided by results"
+        f"Extended {times}; intervals and p-values do not account for an extension decided by results. It was begun "
+        f"with {count_specified(first_spec)} configurations and seeds {format_ranges(first_spec.get('seeds', ()))}"
     ]
 
 
