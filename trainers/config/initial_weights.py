@@ -158,9 +158,10 @@ class InitialWeights(Settings):
         if self.strict:
             match.unused += _find_differing(path, stored, other_tensors)
         if self.strict and match.differs:
-            raise _MisfitError(match.describe())
+            raise _MisfitError(match.describe(strict=True))
         if not match.names:
-            raise _MisfitError(f"no tensor has the name and the shape of a parameter: {match.describe()}")
+            differences = match.describe(strict=self.strict)
+            raise _MisfitError(f"no tensor has the name and the shape of a parameter: {differences}")
         return match
 
     def _find_verified(self, seed: int) -> Path:
@@ -241,15 +242,16 @@ class _WeightsMatch:
         """Whether the tensors of the file and of the model differ in name or shape."""
         return bool(self.missing or self.wrong_shapes or self.unused)
 
-    def describe(self) -> str:
-        """Return the differences as a line of text, with the allowed and the nearest name."""
+    def describe(self, *, strict: bool) -> str:
+        """Return the differences as a line of text, with what is allowed (also `strict: false` if not yet set)."""
         parts = [f"has no tensor {join_first_few(self.missing, _MAX_NAMES)}"] if self.missing else []
         parts += [f"has {join_first_few(self.unused, _MAX_NAMES)}, unknown to the model"] if self.unused else []
         shapes = [f"{name} of shape {stored}, not {expected}" for name, (stored, expected) in self.wrong_shapes.items()]
         parts += [f"has {join_first_few(shapes, _MAX_SHAPES)}"] if shapes else []
         pairs = ((name, find_nearest(name, self.unused)) for name in self.missing)
         hint = next((f"; did you mean rename: {{{nearest}: {name}}}?" for name, nearest in pairs if nearest), "")
-        return f"{self.source}: {'; '.join(parts)}; allowed: the model's names and shapes, or strict: false{hint}"
+        allowed = "the model's names and shapes" + (", or strict: false" if strict else "")
+        return f"{self.source}: {'; '.join(parts)}; allowed: {allowed}{hint}"
 
 
 def _find_file(file: str) -> Path:

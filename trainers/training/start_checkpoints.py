@@ -67,11 +67,10 @@ def join_checkpoints(
 
     # Nor can states be joined that differ in their step, evaluations or parameters.
     states = {(checkpoint.step, len(checkpoint.evaluations), tuple(checkpoint.parameters)) for checkpoint, _ in rows}
-    if len(states) > 1:
-        return None, [
-            *notices,
-            "the stored states of its members are from different steps; the pack starts from step 0",
-        ]
+    names_and_values = zip(("steps", "numbers of evaluations", "parameters"), zip(*states, strict=True), strict=True)
+    if differing := [name for name, values in names_and_values if len(set(values)) > 1]:
+        reason = f"the stored states of its members have different {' and '.join(differing)}"
+        return None, [*notices, f"{reason}; the pack starts from step 0"]
 
     # Members of a pack do not depend on each other, so rows of several packs form a valid state.
     first = rows[0][0]

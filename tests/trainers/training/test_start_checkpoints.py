@@ -11,7 +11,7 @@ from trainers.training.start_checkpoints import explain_step_dependence, join_ch
 
 
 def folders(path: Path) -> tuple[Checkpoints, ...]:
-    return tuple(Checkpoints(folder=path / str(number), every_seconds=1e9) for number in range(3))
+    return tuple(Checkpoints(folder=path / str(number), every_seconds=1e9) for number in range(4))
 
 
 @pytest.mark.parametrize("every", [2, 3, 4, None])
@@ -33,7 +33,7 @@ def test_trained_on_equals_trained_long(member, recorder, tmp_path: Path, every:
         ]
         for steps in (6, 11)
     )
-    first, second, _ = folders(tmp_path)
+    first, second, *_ = folders(tmp_path)
     train(few[:2], recorder, checkpoints=first)
     train(few[2:], recorder, checkpoints=second)
     order = [2, 0, 1]
@@ -46,14 +46,18 @@ def test_trained_on_equals_trained_long(member, recorder, tmp_path: Path, every:
 
 
 def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path: Path) -> None:
-    first, second, third = folders(tmp_path)
+    first, second, third, fourth = folders(tmp_path)
     short, long = member(0, training__steps=4), member(1, training__steps=6)
     train([short], recorder, checkpoints=first)
     train([long], recorder, checkpoints=second)
     names = [(config.config_id, config.seed) for config in (short, long)]
     both = [(first.folder, names[0]), (second.folder, names[1])]
+    wide = member(2, training__steps=4, model__width=16)
+    train([wide], recorder, checkpoints=fourth)
+    widths = [both[0], (fourth.folder, (wide.config_id, wide.seed))]
     for earlier, compiled, most, message in (
-        (both, False, 9, "are from different steps"),
+        (both, False, 9, "different steps"),
+        (widths, False, 9, "different parameters"),
         (both[:1], True, 9, "has no usable state"),
         (both[:1], False, 3, "has no usable state"),
         ([(third.folder, names[0])], False, 9, "has no usable state"),
