@@ -96,7 +96,7 @@ def import_table_command(
             axis=axis,
         ),
         study=study,
-        columns=[name.strip() for name in columns.split(",")] if columns is not None else None,
+        columns=[column.strip() for column in columns.split(",")] if columns is not None else None,
         seed_column=seed_column,
         step=step if source is None else None,
         missing=missing.value if missing is not None else None,

@@ -83,6 +83,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
 
         # Copy them, except credentials and large ones.
         digests = {name: _compute_short_digest(content) for name, content in files.items()}
+        copy_folder = name_copy_folder(compute_mapping_digest(digests))
         bytes_left = MAX_CODE_COPY_BYTES
         not_copied = []
         for name, content in files.items():
@@ -90,7 +91,7 @@ def record_code(trees: Sequence[Repository], modules: Sequence[CodeSource]) -> C
                 not_copied.append(name)
             else:
                 bytes_left -= len(content)
-                copies[f"{name_copy_folder(compute_mapping_digest(digests))}/{name}"] = content
+                copies[f"{copy_folder}/{name}"] = content
 
         # All other tracked files of the tree can be restored from its commit and the diff of uncommitted changes.
         diff = None

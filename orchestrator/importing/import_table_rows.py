@@ -67,7 +67,7 @@ def read_directions(options: Sequence[str]) -> dict[str, str]:
         name, _, direction = text.rpartition(":") if ":" in text else (text, "", "")
         if not name or direction not in DIRECTIONS:
             hint = find_nearest(direction, DIRECTIONS)
-            allowed = " or ".join(f"{name or 'NAME'}:{direction}" for direction in DIRECTIONS)
+            allowed = " or ".join(f"{name or 'NAME'}:{known}" for known in DIRECTIONS)
             raise UserError(f"--metric {text}: allowed: {allowed}" + (f"; did you mean {name}:{hint}?" if hint else ""))
         if directions.setdefault(name, direction) != direction:
             raise UserError(f"--metric {text}: contradicts --metric {name}:{directions[name]}; keep one of them")

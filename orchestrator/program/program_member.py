@@ -173,7 +173,7 @@ class ProgramMember(Settings):
         trained = self.evaluation.trained_lengths
         if isinstance(trained, Mapping) and self._find_longest_trained() is None:
             key = trained["up_to"]
-            config_keys = [f"config.{key}" for key in list_dotted_keys(self.config)]
+            config_keys = [f"config.{name}" for name in list_dotted_keys(self.config)]
             message = f"{key} is not a whole number of at least 1 in config"
             yield Problem(
                 key="evaluation.trained_lengths",

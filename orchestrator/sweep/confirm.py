@@ -117,17 +117,17 @@ def plan_confirmation(
         "used_seeds": sorted(sweep_by_seed),
         "configurations": [_make_search_result(row) for row in chosen],
     }
-    notes = []
+    messages = []
     if spec.folder is not None and spec.folder.is_relative_to(state.folder.resolve()):
-        notes.append(f"note: the files of the program have changed; using their copies in {spec.folder}")
+        messages.append(f"note: the files of the program have changed; using their copies in {spec.folder}")
 
     # The first two configurations are compared by pairs of seeds; say it before the training if these are too few.
     if len(chosen) > 1 and len(spec.seeds) < MIN_FOR_MEDIAN:
-        notes.append(f"note: {explain_too_few(len(spec.seeds), MIN_FOR_MEDIAN, 'seeds')}; {DEFAULT_SEEDS} are usual")
-    return DerivedSweep(spec=spec, origin={CONFIRMS: origin}, messages=tuple(notes))
+        messages.append(f"note: {explain_too_few(len(spec.seeds), MIN_FOR_MEDIAN, 'seeds')}; {DEFAULT_SEEDS} are usual")
+    return DerivedSweep(spec=spec, origin={CONFIRMS: origin}, messages=tuple(messages))
 
 
-def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
+def choose_fresh_seeds(option: str, sweep_by_seed: dict[int, str]) -> tuple[int, ...]:
     """Return the seeds to confirm on: the N smallest unused seeds, or the listed seeds if all are unused.
 
     choose_fresh_seeds("2", {0: "a", 1: "a", 3: "a"}) -> (2, 4); choose_fresh_seeds("7,9", {0: "a"}) -> (7, 9)
@@ -139,11 +139,12 @@ def choose_fresh_seeds(option: str, used: dict[int, str]) -> tuple[int, ...]:
         raise UserError(f"--seeds {option!r}: {describe_wrong_numbers(option)}; allowed: {allowed}")
     refuse_many_seeds(option, numbers[0] if is_count else len(numbers))
     if is_count:
-        return tuple(itertools.islice((seed for seed in range(LARGEST_SEED + 1) if seed not in used), numbers[0]))
+        unused = (seed for seed in range(LARGEST_SEED + 1) if seed not in sweep_by_seed)
+        return tuple(itertools.islice(unused, numbers[0]))
 
-    if used_before := sorted(seed for seed in set(numbers) if seed in used):
-        sweeps = ", ".join(dict.fromkeys(used[seed] for seed in used_before))
-        hint = format_ranges(choose_fresh_seeds(str(len(numbers)), used))
+    if used_before := sorted(seed for seed in set(numbers) if seed in sweep_by_seed):
+        sweeps = ", ".join(dict.fromkeys(sweep_by_seed[seed] for seed in used_before))
+        hint = format_ranges(choose_fresh_seeds(str(len(numbers)), sweep_by_seed))
         raise UserError(
             f"--seeds {option}: already used by {sweeps}: {format_ranges(used_before)}; allowed: unused seeds, "
             f"such as {hint}"
