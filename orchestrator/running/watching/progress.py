@@ -1,4 +1,4 @@
-"""Show the progress of a running sweep: a live table on a terminal, otherwise a short line every 15 seconds."""
+"""Show the progress of a running sweep: a live table on a terminal, otherwise a short line now and then."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,8 @@ from rich.text import Text
 from orchestrator.text.consoles import say
 
 LIVE_SECONDS = 0.25  # between updates of the table
-PLAIN_SECONDS = 15.0  # between lines, if no PLAIN_PERCENT of the steps are done earlier
+PLAIN_SECONDS, LATER_SECONDS = 15.0, 60.0  # between lines, if no PLAIN_PERCENT of the steps are done earlier
+LATER_AFTER = 600.0  # seconds; a run of days would print a line every 15 seconds
 PLAIN_PERCENT = 10
 CHECK_SECONDS = 1.0  # between looks at the steps
 MAX_LINE_CHARACTERS = 99
@@ -38,6 +39,7 @@ class ProgressDisplay:
         self._console = console
         self._name = name
         self._live: Live | None = None
+        self._began_at = time.monotonic()
         self._checked_at = self._shown_at = float("-inf")
         self._shown_part = 0  # of the steps, in PLAIN_PERCENT
 
@@ -66,7 +68,9 @@ class ProgressDisplay:
         rows = make_rows()
         if self._live:
             self._live.update(self._make_table(rows), refresh=True)
-        elif now - self._shown_at >= PLAIN_SECONDS or _read_part(rows) > self._shown_part:
+            return
+        pause = PLAIN_SECONDS if now - self._began_at < LATER_AFTER else LATER_SECONDS
+        if now - self._shown_at >= pause or _read_part(rows) > self._shown_part:
             self._shown_at, self._shown_part = now, _read_part(rows)
             say(self._console, make_plain_line(rows))
 

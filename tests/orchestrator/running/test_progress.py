@@ -28,12 +28,21 @@ def test_a_log_has_a_line_every_15_seconds_and_for_another_10_percent(capsys, sh
     with progress.show_live():
         for second in range(61):
             percent = max(second - 20, 0) + (7 if second > 40 else 0)
-            show(progress, 1000.0 + second, [("elapsed", f"{second} s"), ("steps", f"{percent} %, 12 per second")])
+            show(progress, float(second), [("elapsed", f"{second} s"), ("steps", f"{percent} %, 12 per second")])
     lines = [line.split(" · ") for line in capsys.readouterr().out.splitlines()]
     seconds = (0, 15, 30, 40, 43, 53)
     assert lines == [
         [f"{second} s", f"steps {max(second - 20, 0) + (7 if second > 40 else 0)} %"] for second in seconds
     ]
+
+
+def test_a_log_of_a_long_run_has_a_line_a_minute_after_ten_minutes(capsys, show):
+    progress = ProgressDisplay(Console(), "plain")
+    with progress.show_live():
+        for second in range(0, 901, 5):
+            show(progress, float(second), [("elapsed", f"{second} s"), ("steps", "7 %")])
+    shown = [int(line.partition(" s")[0]) for line in capsys.readouterr().out.splitlines()]
+    assert shown == [*range(0, 600, 15), 645, 705, 765, 825, 885]
 
 
 def test_a_line_begins_with_time_and_seeds():
