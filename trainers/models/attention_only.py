@@ -152,7 +152,7 @@ class AttentionOnly(Model):
         """
         # A pass over these rows has recorded the largest weights; after other passes they are computed again.
         passes = zip(recorded.get("tokens", ()), recorded.get("largest", ()), strict=True)
-        largest = [weights for tokens, weights in passes if tokens is batch.tokens]
+        largest = [recorded_weights for tokens, recorded_weights in passes if tokens is batch.tokens]
         largest_MBT = (
             largest[0]
             if largest

@@ -67,18 +67,23 @@ class TrainingState:
 
     def to(self, device: torch.device | str) -> "TrainingState":
         """Return the state on a device."""
-        return self._map_rows(lambda tensor: tensor.to(device), self.step.to(device))
+        return self._map_rows(lambda tensor: tensor.to(device), step=self.step.to(device))
 
     def concatenate(self, other: "TrainingState") -> "TrainingState":
         """Return a state with the members of this state, then those of `other`, at the step of `other`."""
-        first = iter([tensor for tensor in self.list_tensors() if tensor.dim()])
-        return other._map_rows(lambda tensor: torch.cat([next(first), tensor]))
+        return self._map_rows(lambda first, second: torch.cat([first, second]), other, step=other.step.clone())
 
-    def _map_rows(self, change: Callable[[Tensor], Tensor], step: Tensor | None = None) -> "TrainingState":
-        """Return the state with `change` applied to every tensor (M, ...), in the order of `list_tensors`."""
-        tensors = {name: change(value) for name, value in self._collect_tensor_fields().items() if value.dim()}
-        averages = tuple(tuple(change(buffer) for buffer in buffers) for buffers in self.averages)
-        optimizer = {name: change(value) for name, value in self.optimizer.items()}
+    def _map_rows(
+        self, change: Callable[..., Tensor], *others: "TrainingState", step: Tensor | None = None
+    ) -> "TrainingState":
+        """Return the state with `change` applied to every tensor (M, ...) and the same tensors of `others`."""
+        states = (self, *others)
+        fields = [state._collect_tensor_fields() for state in states]
+        tensors = {name: change(*(table[name] for table in fields)) for name, value in fields[0].items() if value.dim()}
+        averages = tuple(
+            tuple(map(change, *buffers)) for buffers in zip(*(state.averages for state in states), strict=True)
+        )
+        optimizer = {name: change(*(state.optimizer[name] for state in states)) for name in self.optimizer}
         step = self.step.clone() if step is None else step
         return replace(self, **tensors, averages=averages, optimizer=optimizer, step=step)
 
