@@ -9,8 +9,9 @@ TrainerError
 """
 
 import difflib
+import inspect
 import traceback
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,12 @@ def locate_in_user_code(error: BaseException, files: Collection[str] | None = No
     """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_file(frame.filename, files)]
     return f" ({frames[-1].filename}:{frames[-1].lineno}, {frames[-1].name})" if frames else ""
+
+
+def locate_method(method: Callable[..., object]) -> str:
+    """Return where a method is defined as " (FILE:LINE, NAME)"; "" if it is not written in Python."""
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno}, {code.co_name})" if code else ""
 
 
 def _is_user_file(filename: str, files: Collection[str] | None) -> bool:

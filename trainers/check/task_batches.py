@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from inspect import unwrap
 
 import torch
 from torch import Tensor
 
 from trainers.check.small_members import ROWS
+from trainers.errors import locate_method
 from trainers.packs.batches import are_equal_batches
 from trainers.random import Stream
 from trainers.tasks.supervised import IGNORED, make_loss_mask
@@ -139,7 +139,7 @@ def find_target_problems(
         for batch in batches:
             problem = _find_batch_problem(batch, task.outputs, any_targets)
             if problem:
-                yield f"{kind} {problem}{_locate_method(task, method)}"
+                yield f"{kind} {problem}{locate_method(getattr(task, method))}"
                 return
 
 
@@ -174,9 +174,3 @@ def _find_batch_problem(batch: Batch, outputs: int, any_targets: bool) -> str | 
     if int(counted.min()) < 0 or int(counted.max()) >= outputs:
         return f"targets are not in 0..{outputs - 1}, or {IGNORED} for no target; `outputs` is {outputs}"
     return None
-
-
-def _locate_method(task: Task, name: str) -> str:
-    """Return where a method of a task is defined, as " (FILE:LINE, METHOD)"."""
-    code = getattr(unwrap(getattr(type(task), name)), "__code__", None)
-    return f" ({code.co_filename}:{code.co_firstlineno}, {name})" if code else ""

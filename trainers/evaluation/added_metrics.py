@@ -3,8 +3,7 @@
 Shapes: M members, B rows, T positions, V output tokens, L lengths.
 """
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
@@ -12,6 +11,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from trainers.errors import locate_method
 from trainers.evaluation.forward import Forward
 from trainers.metrics.metric import EvaluatedBatch, Metric
 from trainers.metrics.recorded_value import RecordedValue
@@ -91,7 +91,7 @@ class AddedMetrics:
             if value.shape != (shape := (len(rows[label]), len(evaluation_batch.lengths))):
                 raise ValueError(
                     f"metric {label}: reduce returns the shape {tuple(value.shape)} for {shape[0]} members and lengths "
-                    f"{list(evaluation_batch.lengths)}; allowed: (M, L) = {shape}{_locate_method(metric.reduce)}"
+                    f"{list(evaluation_batch.lengths)}; allowed: (M, L) = {shape}{locate_method(metric.reduce)}"
                 )
 
             # A batch of several lengths may have some at which the metric is not defined.
@@ -119,10 +119,4 @@ def _check_scores(metric: Metric, scores: object, shape: tuple[int, int, int]) -
 
     if not is_valid:
         description = f"{scores.dtype} {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-        raise ValueError(f"score_rows returns {description}; allowed: {allowed}{_locate_method(metric.score_rows)}")
-
-
-def _locate_method(method: Callable[..., object]) -> str:
-    """Return where a method is defined as " (FILE:LINE, NAME)"; "" if it is not written in Python."""
-    code = getattr(inspect.unwrap(method), "__code__", None)
-    return f" ({code.co_filename}:{code.co_firstlineno}, {code.co_name})" if code else ""
+        raise ValueError(f"score_rows returns {description}; allowed: {allowed}{locate_method(metric.score_rows)}")

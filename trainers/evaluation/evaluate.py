@@ -31,6 +31,7 @@ PAIRS_PER_MEMBER = 2**27  # pairs of positions: attention scores of one head, 51
 SCORES_PER_PASS = 2**20  # attention scores of a layer on a CPU: 4 MiB in float32, which stay in the CPU cache
 SCORES_PER_PASS_ON_GPU = 2**28  # attention scores of a layer on a GPU; encodings hold up to eight such tensors: 8 GiB
 OPERATIONS_PER_MEMBER = 1e12  # so that activations of large models fit beside their training state
+BOUNDS_ROUNDING = 1e-3  # how far a metric may be out of its bounds
 
 
 @torch.no_grad()
@@ -41,7 +42,7 @@ def evaluate(
 
     The inputs come from each seed's eval stream and are the same at every evaluation. history: the earlier evaluations,
     ascending. beat: called after every piece. Raises ValueError for a batch of an unknown distribution or length, for
-    an undeclared or missing metric, and for a metric with two batches at the same length.
+    an undeclared or missing metric, for a metric with two batches at the same length, and for a value out of bounds.
     """
     names = tuple(pack.metrics)
     noise_stream = make_evaluation_stream(pack, "dropout")
@@ -64,6 +65,7 @@ def evaluate(
             f"{pack.task.name}: neither reduce nor derive_metrics returns the declared metrics {', '.join(missing)}"
         )
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
+    _check_bounds(pack, names, values)
     return names, values
 
 
@@ -71,7 +73,8 @@ def evaluate(
 def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     """Return metric names (K) and values (M, A, K, L) of given weights (M, P), a tensor for each of A averages.
 
-    The inputs are the same as in `evaluate`. Metrics derived from earlier evaluations are left out.
+    The inputs are the same as in `evaluate`. Metrics derived from earlier evaluations are left out. Raises ValueError
+    for a value out of bounds.
     """
     # Stored weights have no earlier evaluations, from which metrics could be derived.
     derived = pack.task.derived_metrics
@@ -80,6 +83,7 @@ def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, 
     steps = torch.full((), pack.training.steps, dtype=torch.int64, device=pack.device)
     evaluator = _PackEvaluator(pack, weights, noise_stream, AddedMetrics.from_pack(pack, steps), lambda: None)
     values, _ = evaluator.measure_curves(draw_evaluation_inputs(pack), names, pack.lengths)
+    _check_bounds(pack, names, values)
     return names, values
 
 
@@ -236,6 +240,23 @@ def _add_measured_pairs(
                 "rows of a length"
             )
         measured_pairs |= pairs
+
+
+def _check_bounds(pack: Pack, names: Sequence[str], values_MAKL: NDArray[np.float32]) -> None:
+    """Raise ValueError for a metric of the task with a value outside of its bounds; NaN has no bounds."""
+    for k, name in enumerate(names):
+        base = pack.metrics[name].base
+        if base not in pack.task.metrics or base not in pack.task.metric_bounds:
+            continue
+        low, high = pack.task.metric_bounds[base]
+        is_outside = (values_MAKL[:, :, k] < low - BOUNDS_ROUNDING) | (values_MAKL[:, :, k] > high + BOUNDS_ROUNDING)
+        if is_outside.any():
+            m, a, column = np.argwhere(is_outside)[0]
+            value, length = values_MAKL[m, a, k, column], pack.lengths[column]
+            raise ValueError(
+                f"{pack.task.name}: {name} is {value:.4g} at length {length}; allowed: {low:g} to {high:g}, or other "
+                "metric_bounds of the task"
+            )
 
 
 def _select_weights(averages: Sequence[Tensor], stacked_members: range) -> Tensor:

@@ -3,9 +3,9 @@
 Shapes: S seeds, M members, B rows, T positions, L lengths, A tokens of an answer.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +158,9 @@ class PrefixTargets:
 
 
 class DerivedMetrics:
-    """Metrics that are charted, and metrics that are computed from others."""
+    """Metrics that are charted, metrics that are computed from others, and bounds of metrics."""
+
+    metric_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"accuracy": (0.0, 1.0), "exact_match": (0.0, 1.0)}
 
     @property
     def headline(self: Any) -> tuple[str, ...]:

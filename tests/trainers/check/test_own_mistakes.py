@@ -1,6 +1,7 @@
 """Mistakes of own tasks and models that would give wrong numbers: each is refused in words, or no mistake at all."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from tests.trainers.own_tasks import TOKENS, Bag, Last, Ragged, Sets
 from trainers.check import check_task
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError
-from trainers.evaluation.evaluate import choose_piece_sizes, evaluate
+from trainers.evaluation.evaluate import choose_piece_sizes, evaluate, evaluate_weights
 from trainers.models.attention_only import AttentionOnly
 from trainers.models.decoder import Decoder
 from trainers.models.model import Model
@@ -116,6 +117,44 @@ def test_what_evaluation_cannot_file_is_refused(pack, task: Task, message: str) 
     mine = pack(task)
     with pytest.raises(ValueError, match=message):
         evaluate(mine, TrainingState.make_initial(mine))
+
+
+class Percent(Last):
+    """The accuracy as a number from 0 to 100, except -100 at length 8."""
+
+    def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
+        percent = torch.full_like(super().reduce(rows, batch, lengths)["accuracy"], 100.0)
+        return {"accuracy": -percent if lengths == (8,) else percent}
+
+
+class Bounded(Percent):
+    """Says that its accuracy is from 0 to 100."""
+
+    metric_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"accuracy": (0.0, 100.0)}
+
+
+class Unbounded(Percent):
+    """Says nothing of its accuracy."""
+
+    metric_bounds: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (Percent(), "accuracy is 100 at length 2; allowed: 0 to 1"),
+        (Bounded(), "accuracy is -100 at length 8; allowed: 0 to 100"),
+        (Unbounded(), None),
+    ],
+    ids=lambda given: type(given).__name__ if isinstance(given, Task) else "",
+)
+def test_a_value_out_of_its_bounds_is_an_error_and_not_a_result(pack, task: Task, message: str | None) -> None:
+    mine = pack(task)
+    state = TrainingState.make_initial(mine)
+    for measure in (lambda: evaluate(mine, state), lambda: evaluate_weights(mine, [state.theta])):
+        with nullcontext() if message is None else pytest.raises(ValueError, match=message):
+            measure()
+    assert [str(message) in problem for problem in check_task(task)] == ([] if message is None else [True])
 
 
 def test_whether_a_row_is_right_may_be_a_truth_value(pack) -> None:
