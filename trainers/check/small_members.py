@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainers.config.member import MemberConfig
-from trainers.evaluation.evaluate import evaluate
+from trainers.evaluation.evaluate import check_bounds, evaluate
 from trainers.packs.pack import Pack
 from trainers.packs.training_state import TrainingState
 from trainers.training.step import compute_gradients, sample_batches, train_next_step
@@ -42,7 +42,7 @@ def find_step_problems(member: MemberConfig) -> Iterator[str]:
         yield "its loss or its gradient is not finite in the first step"
     elif _mixes_members(pack, state):
         yield "its training depends on the other members of its pack"
-    evaluate(pack, state)
+    check_bounds(pack, *evaluate(pack, state))
 
 
 def _mixes_members(pack: Pack, state: TrainingState) -> bool:

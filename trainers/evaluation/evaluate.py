@@ -42,7 +42,7 @@ def evaluate(
 
     The inputs come from each seed's eval stream and are the same at every evaluation. history: the earlier evaluations,
     ascending. beat: called after every piece. Raises ValueError for a batch of an unknown distribution or length, for
-    an undeclared or missing metric, for a metric with two batches at the same length, and for a value out of bounds.
+    an undeclared or missing metric, and for a metric with two batches at the same length.
     """
     names = tuple(pack.metrics)
     noise_stream = make_evaluation_stream(pack, "dropout")
@@ -65,7 +65,6 @@ def evaluate(
             f"{pack.task.name}: neither reduce nor derive_metrics returns the declared metrics {', '.join(missing)}"
         )
     values[state.failed_at.cpu().numpy() >= 0] = np.nan
-    _check_bounds(pack, names, values)
     return names, values
 
 
@@ -73,8 +72,7 @@ def evaluate(
 def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, ...], NDArray[np.float32]]:
     """Return metric names (K) and values (M, A, K, L) of given weights (M, P), a tensor for each of A averages.
 
-    The inputs are the same as in `evaluate`. Metrics derived from earlier evaluations are left out. Raises ValueError
-    for a value out of bounds.
+    The inputs are the same as in `evaluate`. Metrics derived from earlier evaluations are left out.
     """
     # Stored weights have no earlier evaluations, from which metrics could be derived.
     derived = pack.task.derived_metrics
@@ -83,7 +81,6 @@ def evaluate_weights(pack: Pack, weights: Sequence[Tensor]) -> tuple[tuple[str, 
     steps = torch.full((), pack.training.steps, dtype=torch.int64, device=pack.device)
     evaluator = _PackEvaluator(pack, weights, noise_stream, AddedMetrics.from_pack(pack, steps), lambda: None)
     values, _ = evaluator.measure_curves(draw_evaluation_inputs(pack), names, pack.lengths)
-    _check_bounds(pack, names, values)
     return names, values
 
 
@@ -242,8 +239,11 @@ def _add_measured_pairs(
         measured_pairs |= pairs
 
 
-def _check_bounds(pack: Pack, names: Sequence[str], values_MAKL: NDArray[np.float32]) -> None:
-    """Raise ValueError for a metric of the task with a value outside of its bounds; NaN has no bounds."""
+def check_bounds(pack: Pack, names: Sequence[str], values_MAKL: NDArray[np.float32]) -> None:
+    """Raise ValueError for a metric of the task with a value outside of its bounds; NaN has no bounds.
+
+    For checks before training: a sweep that has trained with other values can still be resumed.
+    """
     for k, name in enumerate(names):
         base = pack.metrics[name].base
         if base not in pack.task.metrics or base not in pack.task.metric_bounds:

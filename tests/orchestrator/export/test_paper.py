@@ -107,7 +107,7 @@ def test_labels_name_and_choose_configurations(result, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("total_variatoin: x\n", r"labels\.yaml:1: total_variatoin: is not in this sweep; .* mean total_variation\?"),
+        ("total_variatoin: x\n", r"labels\.yaml:1: total_variatoin: is not in this sweep .* mean total_variation\?"),
         ('"#77": x\n', "is not in this sweep"),
         ("length: 3\n", r"labels\.yaml:1: length: is not a text"),
         ("- a\n", "is not a mapping of names to texts"),

@@ -167,6 +167,7 @@ FORMS_ALLOWED: dict[str, Callable[[Batch], dict[str, Tensor]]] = {
     "distributions": lambda batch: {"targets": one_hot(batch) * 0.5 + 0.5 / TOKENS},
     "one-hot integers": lambda batch: {"targets": one_hot(batch).long()},
     "no target": lambda batch: {"targets": torch.where(batch.tokens < 3, IGNORED, batch.targets)},
+    "a weight for each row": lambda batch: {"weight": torch.ones(len(batch.tokens), 4, 1)},
     "any id without weight": lambda batch: {
         "targets": batch.targets.clamp(min=-1),
         "weight": (batch.targets >= 0).float(),
