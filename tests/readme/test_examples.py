@@ -177,6 +177,16 @@ def test_a_task_of_a_page_keeps_the_contract_and_trains(tmp_path: Path) -> None:
     assert "accuracy" in {curve.metric for curve in results[0].curves}
 
 
+def test_the_script_of_the_front_page_reads_what_its_sweep_file_searches(lengthwise, tmp_path: Path) -> None:
+    readme = page("README.md")
+    (script,) = [text for text in readme.blocks("python") if "lengthwise.member(" in text]
+    (sweep,) = [text for text in readme.blocks("yaml") if "program: " in text]
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    (tmp_path / "sweep.yaml").write_text(sweep, encoding="utf-8")
+    done = lengthwise.succeeds("validate", tmp_path / "sweep.yaml")
+    assert "warning" not in done.stdout + done.stderr
+
+
 @pytest.mark.usefixtures("own_code_forgotten")
 def test_the_task_and_the_model_of_the_front_page_train_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

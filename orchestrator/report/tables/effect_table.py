@@ -155,7 +155,7 @@ def describe_chance(summary: Summary) -> str:
     if not intervals:
         return ""
     does = "does" if conclusive == 1 else "do"
-    where = ", for both outcomes" if len(outcomes) > 1 else ""
+    where = ", at the selection and the test lengths together" if len(outcomes) > 1 else ""
     return f"By chance one in 20 such intervals excludes 0; here {conclusive} of {len(intervals)} {does}{where}."
 
 
