@@ -14,7 +14,7 @@ from orchestrator.results.scoring.search_design import count_planned, count_spec
 from orchestrator.results.scoring.validation_scores import has_early_stops
 from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.statistics.failed_seeds import get_sign
-from orchestrator.text.wording import format_duration, format_number
+from orchestrator.text.wording import format_count, format_duration, format_number
 
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
@@ -138,26 +138,36 @@ def find_best_configuration(state: SweepState) -> ConfigurationState | None:
 
     While it trains more seeds, its score is the one before.
     """
+    return next((configuration for _, _, configuration in _rank_configurations(state)), None)
+
+
+def _rank_configurations(state: SweepState) -> list[tuple[float, int, ConfigurationState]]:
+    """Return (score, number, configuration) of each finite score, the best first; the scores so that less is better."""
     sign = get_sign(state.spec.get("objective", {}).get("direction", "minimize"))
     candidates = [
         state.configurations[config_id] for config_id in (state.race.contenders if state.race else state.configurations)
     ]
-    ranked = [
+    # Numbers are distinct, so configurations themselves are never compared.
+    return sorted(
         (sign * score, configuration.number, configuration)
         for configuration in candidates
         for score in configuration.scores[-1:]
         if score is not None and math.isfinite(score) and configuration.pruned_at is None
-    ]
-    return min(ranked)[2] if ranked else None  # numbers are distinct: configurations themselves are never compared
+    )
 
 
 def format_best_score(state: SweepState, placeholder: str = "none yet") -> str:
     """Return the best score so far with its configuration, "0.0262 (#8)"; `placeholder` without one.
 
-    The label is that of the report: in a confirmation, that of the search.
+    The label is that of the report: in a confirmation, that of the search. Ties are counted.
     """
-    best = find_best_configuration(state)
-    return f"{format_number(best.scores[-1])} ({make_label(state.provenance, best.number)})" if best else placeholder
+    ranked = _rank_configurations(state)
+    if not ranked:
+        return placeholder
+    score, number, best = ranked[0]
+    ties = sum(other == score for other, *_ in ranked) - 1
+    tied = f", tied with {format_count(ties, 'other')}" if ties else ""
+    return f"{format_number(best.scores[-1])} ({make_label(state.provenance, number)}{tied})"
 
 
 def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = MappingProxyType({})) -> dict[str, int]:

@@ -153,6 +153,17 @@ def test_an_extended_sweep_keeps_its_best_score_and_its_configurations(small_swe
     assert find_best_configuration(state).number != best.number
 
 
+def test_configurations_with_the_best_score_are_counted(tmp_path, synthetic_sweep):
+    def rounded(number, seed, average, metric, lengths, step):
+        return 0.25 * (number % 3) + 0.0 * lengths
+
+    state = synthetic_sweep(
+        tmp_path / "tied", [{"training.learning_rate": 0.001 * (1 + n)} for n in range(7)], 2, rounded
+    )
+    assert format_best_score(state) == "0.00 (#0, tied with 2 others)"
+    assert dict(make_status_rows(state))["best score"].startswith("0.00 (#0, tied with 2 others): total_variation")
+
+
 def test_a_killed_and_an_interrupted_sweep_say_how_to_go_on(tmp_path, synthetic_sweep, simple_curve):
     folder = tmp_path / "my sweep"
     killed = dict(make_status_rows(synthetic_sweep(folder, VALUES, 1, simple_curve, ended=False)))
