@@ -182,19 +182,16 @@ def _compare_groups(summary: Summary, key: str, split: Callable[[list[float]], G
 def _split_at_middle(values: list[float]) -> Groups:
     """Split values into those under and over the middle one."""
     middle = statistics.median(values)
-    return (
-        f"if under {compact_value(middle)}",
-        "if over",
-    ), lambda value: None if value == middle else int(value > middle)
+    texts = (f"if under {compact_value(middle)}", "if over")
+    return texts, lambda value: None if value == middle else int(value > middle)
 
 
 def _split_off_middle(values: list[float]) -> Groups:
     """Split values into the middle half and the others."""
     ordered = sorted(values)
     low, high = ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
-    return (f"from {compact_value(low)} to {compact_value(high)}", "outside"), lambda value: int(
-        not low <= value <= high
-    )
+    texts = (f"from {compact_value(low)} to {compact_value(high)}", "outside")
+    return texts, lambda value: int(not low <= value <= high)
 
 
 def _look_equal(summary: Summary, medians: tuple[float, ...]) -> bool:

@@ -1,20 +1,23 @@
 """A training step and an evaluation of two small members, the same in a pack and alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainers.config.member import MemberConfig
-from trainers.evaluation.evaluate import check_bounds, evaluate
+from trainers.evaluation.evaluate import evaluate
 from trainers.packs.pack import Pack
 from trainers.packs.training_state import TrainingState
 from trainers.training.step import compute_gradients, sample_batches, train_next_step
 
 GRADIENT_ROUNDING = 2**8  # tolerance for another order of sums, in units in the last place of a gradient's norm
+BOUNDS_ROUNDING = 1e-3  # how far a metric may be out of its bounds
 ROWS = 4
 SMALL: dict[str, Any] = {  # the configuration in which a class is checked
     "task": {"name": "set_complement", "vocabulary": 6, "train_length": 4},
@@ -42,7 +45,27 @@ def find_step_problems(member: MemberConfig) -> Iterator[str]:
         yield "its loss or its gradient is not finite in the first step"
     elif _mixes_members(pack, state):
         yield "its training depends on the other members of its pack"
-    check_bounds(pack, *evaluate(pack, state))
+    _check_bounds(pack, *evaluate(pack, state))
+
+
+def _check_bounds(pack: Pack, names: Sequence[str], values_MAKL: NDArray[np.float32]) -> None:
+    """Raise ValueError for a metric of the task with a value outside of its bounds; NaN has no bounds.
+
+    Training does not check them: a sweep that has trained with other values can still be resumed.
+    """
+    for k, name in enumerate(names):
+        base = pack.metrics[name].base
+        if base not in pack.task.metrics or base not in pack.task.metric_bounds:
+            continue
+        low, high = pack.task.metric_bounds[base]
+        is_outside = (values_MAKL[:, :, k] < low - BOUNDS_ROUNDING) | (values_MAKL[:, :, k] > high + BOUNDS_ROUNDING)
+        if is_outside.any():
+            m, a, column = np.argwhere(is_outside)[0]
+            value, length = values_MAKL[m, a, k, column], pack.lengths[column]
+            raise ValueError(
+                f"{pack.task.name}: {name} is {value:.4g} at length {length}; allowed: {low:g} to {high:g}, or other "
+                "metric_bounds of the task"
+            )
 
 
 def _mixes_members(pack: Pack, state: TrainingState) -> bool:

@@ -155,8 +155,8 @@ def _find_batch_problem(batch: Batch, outputs: int, any_targets: bool) -> str | 
             is_valid = shape in (tokens, distributions)
             allowed = f"{tokens}, or {distributions}, a distribution over the outputs at each position"
         elif name in ("ids", "groups", "weight"):
-            is_row_weight = name == "weight" and shape == (*tokens[:2], 1)  # the loss expands it
-            is_valid, allowed = shape == tokens or is_row_weight, f"{tokens}"
+            forms = [tokens, (*tokens[:2], 1)] if name == "weight" else [tokens]  # the loss expands that of a row
+            is_valid, allowed = shape in forms, " or ".join(map(str, forms))
         else:  # a row for each row of tokens of each seed
             is_valid, allowed = shape[:2] == tokens[:2], f"({tokens[0]}, {tokens[1]}, ...)"
         if not is_valid:

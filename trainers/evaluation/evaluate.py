@@ -31,7 +31,6 @@ PAIRS_PER_MEMBER = 2**27  # pairs of positions: attention scores of one head, 51
 SCORES_PER_PASS = 2**20  # attention scores of a layer on a CPU: 4 MiB in float32, which stay in the CPU cache
 SCORES_PER_PASS_ON_GPU = 2**28  # attention scores of a layer on a GPU; encodings hold up to eight such tensors: 8 GiB
 OPERATIONS_PER_MEMBER = 1e12  # so that activations of large models fit beside their training state
-BOUNDS_ROUNDING = 1e-3  # how far a metric may be out of its bounds
 
 
 @torch.no_grad()
@@ -237,26 +236,6 @@ def _add_measured_pairs(
                 "rows of a length"
             )
         measured_pairs |= pairs
-
-
-def check_bounds(pack: Pack, names: Sequence[str], values_MAKL: NDArray[np.float32]) -> None:
-    """Raise ValueError for a metric of the task with a value outside of its bounds; NaN has no bounds.
-
-    For checks before training: a sweep that has trained with other values can still be resumed.
-    """
-    for k, name in enumerate(names):
-        base = pack.metrics[name].base
-        if base not in pack.task.metrics or base not in pack.task.metric_bounds:
-            continue
-        low, high = pack.task.metric_bounds[base]
-        is_outside = (values_MAKL[:, :, k] < low - BOUNDS_ROUNDING) | (values_MAKL[:, :, k] > high + BOUNDS_ROUNDING)
-        if is_outside.any():
-            m, a, column = np.argwhere(is_outside)[0]
-            value, length = values_MAKL[m, a, k, column], pack.lengths[column]
-            raise ValueError(
-                f"{pack.task.name}: {name} is {value:.4g} at length {length}; allowed: {low:g} to {high:g}, or other "
-                "metric_bounds of the task"
-            )
 
 
 def _select_weights(averages: Sequence[Tensor], stacked_members: range) -> Tensor:

@@ -9,6 +9,7 @@ from orchestrator.report.write_report import write_report
 from tests.browser import Browser
 
 ROWS = "[...document.querySelectorAll('#table tbody tr')].map(e => e.cells[2].textContent)"  # the labels of the table
+HOT = "[...new Set([...document.querySelectorAll('.hot')].map(e => e.dataset.c))]"  # what is pointed at
 
 
 class Page(HTMLParser):

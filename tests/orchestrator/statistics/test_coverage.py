@@ -82,12 +82,12 @@ def test_correlations(kind: Callable[[Floats, Floats], tuple[Floats, Floats]], r
 @pytest.mark.parametrize("n", [8, 16, 64])
 def test_the_middle_of_a_key_without_an_effect(n: int) -> None:
     rng = np.random.default_rng(n)
-    found = []
+    covered = []
     for _ in range(400):
         values = {str(number): {"rate": value} for number, value in enumerate(rng.random(n).tolist())}
         (effect,) = compute_effects(values, dict(zip(values, rng.normal(size=n).tolist(), strict=True)))
-        found.append(effect.middle.low <= 0 <= effect.middle.high)
-    within_three_points(found, nominal=MIDDLE_LEVEL)
+        covered.append(effect.middle.low <= 0 <= effect.middle.high)
+    within_three_points(covered, nominal=MIDDLE_LEVEL)
 
 
 # Medians --------------------------------------------------------------------------------------------------------------
