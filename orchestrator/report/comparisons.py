@@ -152,9 +152,10 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     # The notes say what the numbers assume, and whether the same seeds chose the first of the two.
     notes = list_difference_notes(comparisons)
     if chosen:
-        is_ahead = is_favoured and comparisons[0].verdict in ("first", "second")
+        words = {"first": "Ahead, not better: ", "second": "Behind, not worse: "}
+        explained = words.get(comparisons[0].verdict, "") if is_favoured else ""
         notes.append(
-            f"{'Ahead, not better: ' if is_ahead else ''}{chosen} was ranked first on these seeds, so they favour it, "
+            f"{explained}{chosen} was ranked first on these seeds, so they favour it, "
             "most of all at the selection lengths; fresh seeds (lengthwise confirm) favour neither."
         )
     yield from (make_sentence_text(note, console, summary, "dim") for note in notes)

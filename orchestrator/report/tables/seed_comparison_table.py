@@ -20,7 +20,14 @@ from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
 from orchestrator.statistics.intervals import LEVEL, MIN_FOR_MEDIAN
 from orchestrator.statistics.two_samples import TwoSamples
-from orchestrator.text.wording import format_count, format_lengths, format_metric, format_number, format_ranges
+from orchestrator.text.wording import (
+    format_count,
+    format_lengths,
+    format_metric,
+    format_number,
+    format_ranges,
+    format_signed,
+)
 
 MAX_DIFFERING_LINES = 5  # matched configurations on a terminal
 MAX_VALUES = 2  # searched values beside a label; with more keys none are shown
@@ -133,10 +140,10 @@ def describe_sign(comparisons: Sequence[SeedComparison], first: str, second: str
 def describe_verdict(
     comparison: SeedComparison, first: str, second: str, *, with_metric: bool = True, is_favoured: bool = False
 ) -> str:
-    """Return a sentence that names the better configuration and the difference, or says that it is inconclusive.
+    """Return a sentence that says whether the first is better or worse, and the difference, or that it is inconclusive.
 
     The difference is first minus second. `with_metric` names the metric. With `is_favoured`, which means that the same
-    seeds chose one of them, the better one is only ahead.
+    seeds chose one of them, the first is only ahead or behind.
     """
     # Equal values usually mean that the same program was trained twice.
     outcome, question = comparison.outcome, comparison.question
@@ -169,10 +176,10 @@ def describe_verdict(
 
     # All other verdicts show the difference and its evidence.
     failed_pairs = describe_failed_pairs(outcome)
-    infinity = f"; inf: {'failed seeds' if has_failed else 'never reached'}"
-    has_infinite_end = math.isinf(outcome.low) or math.isinf(outcome.high)
+    infinite_ends = [format_signed(end) for end in (outcome.low, outcome.high) if math.isinf(end)]
+    infinity = f"; {', '.join(infinite_ends)}: {'failed seeds' if has_failed else 'never reached'}"
     evidence = f"{100 * LEVEL:g} % interval, {format_count(outcome.n, 'pair')} of seeds{failed_pairs}"
-    evidence += infinity if has_infinite_end else ""
+    evidence += infinity if infinite_ends else ""
     difference = f"{first} minus {second}{f' in {metric}' if with_metric else ''} is {_describe_difference(comparison)}"
     if comparison.verdict in ("equal", "inconclusive"):
         judged = "No difference" if comparison.verdict == "equal" else "Inconclusive"
@@ -182,10 +189,13 @@ def describe_verdict(
             why = f", but {outcome.reason}{failed_pairs}"
         return f"{judged} {where}: {difference}{why}{describe_metric_end(comparison)}."
 
-    # Name the better configuration first, but keep the sign that the difference has in every table.
-    better, other = (first, second) if comparison.verdict == "first" else (second, first)
-    relation = "lower than" if question.direction == "none" else "ahead of" if is_favoured else "better than"
-    return f"{better} is {relation} {other} {where}: {difference} ({evidence})."
+    # The first configuration stands first, because the difference has the sign that it has in every table.
+    if question.direction == "none":
+        relations = ("lower than", "higher than")
+    else:
+        relations = ("ahead of", "behind") if is_favoured else ("better than", "worse than")
+    relation = relations[comparison.verdict == "second"]
+    return f"{first} is {relation} {second} {where}: {difference} ({evidence})."
 
 
 def describe_metric_end(comparison: SeedComparison) -> str:

@@ -122,7 +122,8 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
     assert names == [best, second] != ["#0", "#1"]
     outcome = read_confirmations(search)[0].comparison.outcome
     assert outcome.n == 10 and outcome.difference == pytest.approx(gain, abs=1e-6)
-    clear = {-0.1: f"{best} is better than {second}", 0.1: f"{second} is better than {best}", 0.0: "Inconclusive"}
+    # The difference is that of the best minus the second, and the word is about the best.
+    clear = {-0.1: f"{best} is better than {second}", 0.1: f"{best} is worse than {second}", 0.0: "Inconclusive"}
     for result in (search, child):
         answer = make_answers(result)[2]
         assert f" {second} is first" in answer if gain > 0 else f" {best} stays first" in answer

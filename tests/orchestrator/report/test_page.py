@@ -277,7 +277,7 @@ def test_the_legend_names_the_value_of_failed_seeds_where_it_is_shown(
     shown = short_text(summarize(state), 160)
     assert (
         summarize(state).seeds_failed
-        and shown.count("inf: ") == shown.count("failed on one side; inf: failed seeds)") == 1
+        and shown.count("-inf: ") == shown.count("failed on one side; -inf: failed seeds)") == 1
     )
     assert "inf: " not in " ".join(page_of(write_report(state.folder)[0]).text)
 

@@ -493,10 +493,11 @@ def test_a_lead_is_called_favoured_unless_test_values_are_equal(tmp_path, synthe
         {0.0: "no difference.", 0.1: "#1: ahead, on the seeds that chose it."}.get(gap, "worse.")
     )
 
-    # `compare` explains the word "ahead" where it says it.
+    # `compare` explains the words "ahead" and "behind" where it says them.
     screen = io.StringIO()
     assert not [*compare_and_show(summary.folder, ["0", "1"], Console(file=screen, width=300))]
-    assert ("Ahead, not better: #0 " in screen.getvalue()) == (" is ahead of " in screen.getvalue()) == (gap != 0)
+    assert ("Ahead, not better: #0 " in screen.getvalue()) == (" is ahead of " in screen.getvalue()) == (gap == 0.1)
+    assert ("Behind, not worse: #0 " in screen.getvalue()) == (" is behind #1" in screen.getvalue()) == (gap == -0.1)
 
 
 def test_a_text_without_room_ends_after_a_sentence():

@@ -167,7 +167,8 @@ function describeComparison(comparison, first, second) {
   }
 
   // The verdict, then the difference with the sign that it has in every table.
-  const infinity = [low, high].every(Number.isFinite) ? "" : `; inf: ${hasFailed ? "failed seeds" : "never reached"}`;
+  const infiniteEnds = [low, high].filter(end => Math.abs(end) === Infinity).map(formatSigned).join(", ");
+  const infinity = infiniteEnds && `; ${infiniteEnds}: ${hasFailed ? "failed seeds" : "never reached"}`;
   const evidence = `95 % interval, ${n} pairs of seeds${failedPairs}${infinity}`;
   const interval = Number.isNaN(low) ? `, but ${reason}${failedPairs}`
     : ` [${formatSigned(low)}, ${formatSigned(high)}] (${evidence})`;
@@ -175,9 +176,9 @@ function describeComparison(comparison, first, second) {
   const verdict = judge(comparison);
   const undecided = {none: "No verdict", equal: "No difference", inconclusive: "Inconclusive"};
   if (verdict in undecided) return `${undecided[verdict]} ${at}: ${signed}${atEnd}.`;
-  const [better, worse] = verdict === "first" ? labels : labels.toReversed();
   const hasNoDirection = page.metrics[state.metric].direction === "none";
   const isLucky = isBiased(comparison, first, second);
-  const relation = hasNoDirection ? "lower than" : isLucky ? "ahead of" : "better than";
-  return `${better} is ${relation} ${worse} ${at}: ${signed}.`;
+  const relations = hasNoDirection ? ["lower than", "higher than"]
+    : isLucky ? ["ahead of", "behind"] : ["better than", "worse than"];
+  return `${labels[0]} is ${relations[Number(verdict === "second")]} ${labels[1]} ${at}: ${signed}.`;
 }
