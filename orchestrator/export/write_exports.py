@@ -57,7 +57,9 @@ class _PlannedFiles:
     lines: list[str] = field(default_factory=list)
 
     def add(self, path: Path, content: bytes | str, *notes: str) -> None:
-        """Add a file with notes for the user."""
+        """Add a file with notes for the user. Raises UserError if another of the files has its path."""
+        if path in self.files:
+            raise UserError(f"{path}: two of the files to export have this name; allowed: another one")
         encoded = content.encode() if isinstance(content, str) else content
         self.files[path] = lambda: encoded
         self.lines += [f"wrote {path}", *notes]

@@ -12,8 +12,9 @@ from orchestrator.errors import OutOfSpace
 
 # A full disk, a quota, or a limit on the size of files.
 DISK_FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-# Parts of messages of threads, of the dynamic loader and of torch.
-OUT_OF_MEMORY_PHRASES = ("start new thread", "failed to map segment", "allocate memory")
+TORCH_CPU_PHRASE = "allocate memory"  # in torch's RuntimeError of an allocation on the CPU
+# Parts of messages of threads and of the dynamic loader.
+OUT_OF_MEMORY_PHRASES = ("start new thread", "failed to map segment", TORCH_CPU_PHRASE)
 
 
 def find_out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace | None:
@@ -34,9 +35,16 @@ def find_out_of_space(error: BaseException | None, folder: Path) -> OutOfSpace |
     return None
 
 
+def is_failed_allocation(error: BaseException) -> bool:
+    """Return whether an allocation of Python, or of torch on the CPU or a GPU, has failed."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and TORCH_CPU_PHRASE in str(error)
+
+
 def describe_out_of_memory(error: BaseException) -> str | None:
     """Return a message if missing memory has caused `error`, else None."""
-    is_known_type = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    is_known_type = is_failed_allocation(error) or getattr(error, "errno", None) == errno.ENOMEM
     if not is_known_type and not any(phrase in str(error) for phrase in OUT_OF_MEMORY_PHRASES):
         return None
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
 
+from orchestrator.machine.exhaustion import is_failed_allocation
 from orchestrator.program.exit_causes import ProgramEnded, RetryRule
 from orchestrator.running.pack.protocol import Driver
 
@@ -92,7 +93,7 @@ def make_death(
     frames = traceback.extract_tb(error.__traceback__)
     user_frames = [frame for frame in frames if frame.filename in user_files]
     is_transient = not user_frames or isinstance(error, OSError)
-    is_out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    is_out_of_memory = is_failed_allocation(error)
     message = describe_exception(error, [(frame.filename, frame.lineno) for frame in user_frames or frames])
     trace = "".join(traceback.format_exception(type(error), error, _cut_traceback(error)))
     return Death(

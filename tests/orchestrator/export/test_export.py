@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 from orchestrator import open_sweep, run
 from orchestrator.errors import DamagedWeights, UserError
+from orchestrator.export import write_exports
 from orchestrator.export.best import make_best_file
 from orchestrator.export.write_exports import ExportRequest, export
 from orchestrator.preview.smoke import validate_sweep
@@ -135,6 +136,13 @@ def test_what_cannot_be_exported_is_refused_in_a_sentence(small_sweep, asked, me
     with pytest.raises(UserError, match=message):
         export(small_sweep.folder, ExportRequest(**asked))
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_file_of_the_program_is_not_written_over_the_best_configuration(small_sweep, tmp_path, monkeypatch):
+    monkeypatch.setattr(write_exports, "read_program", lambda state: {"best.yaml": b"settings of the script"})
+    with pytest.raises(UserError, match=r"best\.yaml: two of the files"):
+        export(small_sweep.folder, ExportRequest(best=tmp_path / "best.yaml"))
+    assert not (tmp_path / "best.yaml").exists()
 
 
 def test_curves_are_the_same_table_as_in_parquet(trained_sweep, tmp_path):

@@ -71,7 +71,15 @@ def test_the_file_that_the_user_edits_is_named_instead_of_its_copy() -> None:
         assert MINE not in f"{death.message}{death.trace}"
 
 
-@pytest.mark.parametrize("error", [MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory")])
+def torch_error_of_the_cpu() -> Exception:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(10**15)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("no room"), torch.OutOfMemoryError("CUDA out of memory"), torch_error_of_the_cpu()]
+)
 def test_a_smaller_pack_may_succeed_where_memory_ran_out(error: Exception) -> None:
     death = make_death(raised_in_mine(error))
     assert death.retry == "once" and death.out_of_memory
