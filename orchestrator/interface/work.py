@@ -5,7 +5,15 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+CHECKPOINTS_FOLDER = "checkpoints"  # in the folder of a sweep
+
+
+def get_checkpoint_folder(sweep_folder: Path, pack_id: str) -> Path:
+    """Return the folder of a pack's checkpoints, which its first checkpoint makes."""
+    return sweep_folder / CHECKPOINTS_FOLDER / pack_id
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from orchestrator.addresses import find_address
 from orchestrator.errors import LengthwiseError, StorageError, StorageRefused, SweepLocked, TakenLedger
+from orchestrator.interface.work import CHECKPOINTS_FOLDER
 from orchestrator.mirror.driver_lock import DriverLock
 from orchestrator.mirror.fetch import (
     LEDGERS,
@@ -65,7 +66,7 @@ def open_ledger(folder: Path) -> Ledger:
         # Between fetching and locking, another driver may have recorded more.
         if read_newer_ledger(store, folder):
             raise SweepLocked(f"{store.address}: another driver was running until now; try again")
-        for name in store.list_sizes("checkpoints"):  # packs with checkpoints were begun, and are not repacked
+        for name in store.list_sizes(CHECKPOINTS_FOLDER):  # packs with checkpoints were begun, and are not repacked
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
         return ledger.mirror_to(store, lock)
     except BaseException:

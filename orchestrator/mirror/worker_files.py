@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchestrator.addresses import find_local_copy
 from orchestrator.errors import StorageError, StorageRefused
-from orchestrator.interface.work import PackWork
+from orchestrator.interface.work import PackWork, get_checkpoint_folder
 from orchestrator.record.ledger.folders import STOP_FILE, WEIGHTS_FOLDER
 from orchestrator.storage import ObjectStore, fetch_missing
 from trainers.evaluation.results import Evaluation
@@ -23,7 +23,7 @@ MAX_WAIT_SECONDS = 0.5
 
 def move_folders(work: PackWork) -> PackWork:
     """Return decoded work of a sweep at an address, with the folders on this machine."""
-    # Another machine may keep its local copies in another folder; all other paths are taken as they are.
+    # Another machine may keep its local copies in another folder; all other paths are the same on all machines.
     driver_folder = Path(work.folder).parent
     worker_folder = find_local_copy(work.address).parent
 
@@ -40,7 +40,7 @@ def move_folders(work: PackWork) -> PackWork:
         weights_folder=work.weights_folder and move(work.weights_folder),
         modules=[{**fields, "root": move(fields["root"])} for fields in work.modules],
         checkpoint_sources=[
-            [(move(folder), *member) for folder, *member in states] for states in work.checkpoint_sources
+            [(move(folder), *name) for folder, *name in members] for members in work.checkpoint_sources
         ],
     )
 
@@ -55,8 +55,8 @@ def fetch_files(work: PackWork) -> None:
             str(path.relative_to(folder)) for path in files if path.is_relative_to(folder) and not path.exists()
         ]
         store.fetch(folder, missing_files)
-    earlier_folders = [Path(path) for states in work.checkpoint_sources for path, *_ in states]
-    for checkpoint_folder in dict.fromkeys([folder / "checkpoints" / work.pack_id, *earlier_folders]):
+    earlier_folders = [Path(folder) for members in work.checkpoint_sources for folder, *_ in members]
+    for checkpoint_folder in dict.fromkeys([get_checkpoint_folder(folder, work.pack_id), *earlier_folders]):
         fetch_missing(checkpoint_folder)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import lengthwise
 from orchestrator.code.user_code import PROGRAM
 from orchestrator.interface.trainer import MEMBERS_FOLDER
-from orchestrator.interface.work import PackWork
+from orchestrator.interface.work import PackWork, get_checkpoint_folder
 from orchestrator.program.command import PlaceholderValues, fill_words, passes_config
 from orchestrator.program.exit_causes import (
     RESTART_CODE,
@@ -81,7 +81,7 @@ class _MemberRun:
         self.member = member
         self.reporter = reporter
         self.sweep = Path(work.folder).absolute()
-        self.checkpoints = self.sweep / "checkpoints" / work.pack_id
+        self.checkpoints = get_checkpoint_folder(self.sweep, work.pack_id)
         (config_id, seed), *_ = work.member_ids
         self.folder = self.sweep / MEMBERS_FOLDER / f"{config_id}-{seed}"
         self.folder.mkdir(parents=True, exist_ok=True)

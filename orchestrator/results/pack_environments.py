@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from orchestrator.code.code_record import merge_file_digests
 from orchestrator.engine.environment import ENGINE, MODULE
-from orchestrator.record.ledger.folders import CHECKPOINTS_FOLDER
+from orchestrator.interface.work import get_checkpoint_folder
 from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
@@ -149,7 +149,7 @@ def list_lasting_runs(state: SweepState, pack: PackState) -> list[Run]:
     lasting = [run for run in pack.ran_under if run not in pack.unreported]
     if len(lasting) == len(pack.ran_under) or not lasting:
         return pack.ran_under
-    files = [path for path in (state.folder / CHECKPOINTS_FOLDER / pack.pack_id).rglob("*") if path.is_file()]
+    files = [path for path in get_checkpoint_folder(state.folder, pack.pack_id).rglob("*") if path.is_file()]
     oldest = min((path.stat().st_mtime for path in files), default=math.inf)
     return [run for run in pack.ran_under if run in lasting or oldest <= pack.unreported[run]]
 

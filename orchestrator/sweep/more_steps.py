@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from orchestrator.errors import UserError
+from orchestrator.interface.work import CHECKPOINTS_FOLDER, get_checkpoint_folder
 from orchestrator.plan.configurations import Configuration, make_configurations
 from orchestrator.plan.optuna_draws import count_configurations, draw_configurations
 from orchestrator.plan.recorded_configurations import rebuild_member
@@ -41,7 +42,7 @@ def extend_steps(
     `plan` is `plan_more_steps` with its options bound. Raises what `plan` and `run_sweep` raise, before writing.
     """
     folder = folder.resolve()
-    fetch_missing(folder / "checkpoints")
+    fetch_missing(folder / CHECKPOINTS_FOLDER)
     return run_derived(folder, console, plan, max_seconds=max_seconds)
 
 
@@ -200,7 +201,7 @@ def _refuse_dependence(state: SweepState, old: ConfigurationState, new: Configur
 
 def _list_checkpoint_steps(state: SweepState, configuration: ConfigurationState) -> list[int]:
     """Return the steps of the newest checkpoints of the members."""
-    folders = [state.folder / "checkpoints" / member.pack_id for member in configuration.members.values()]
+    folders = [get_checkpoint_folder(state.folder, member.pack_id) for member in configuration.members.values()]
     newest = [max(folder.glob("step-*.ckpt"), default=None) for folder in folders]
     return [int(path.stem.removeprefix("step-")) for path in newest if path is not None]
 

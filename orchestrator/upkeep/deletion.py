@@ -15,12 +15,12 @@ from orchestrator.claims.registration import CLAIMS_COPY
 from orchestrator.code.code_record import CODE_FOLDER
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.interface.trainer import MEMBERS_FOLDER
+from orchestrator.interface.work import CHECKPOINTS_FOLDER
 from orchestrator.mirror.driver_lock import DRIVERS, NUMBER_FILE, DriverLock
 from orchestrator.mirror.fetch import LEDGERS
 from orchestrator.program.member_folder import is_written_by_lengthwise
 from orchestrator.record.files.curves import CURVES_FILE, CURVES_FOLDER
 from orchestrator.record.ledger.folders import (
-    CHECKPOINTS_FOLDER,
     IN_PLACE_FILES,
     LEDGER_FILE,
     REPORT_HTML,

@@ -16,6 +16,7 @@ from orchestrator.addresses import (
     is_address,
 )
 from orchestrator.errors import NotASweep, UnexpectedEntry, UserError
+from orchestrator.interface.work import CHECKPOINTS_FOLDER
 from orchestrator.text.wording import format_command, join_first_few
 from search_spaces import find_nearest_name
 from search_spaces.grammar.passwords import has_password
@@ -26,7 +27,7 @@ OWNER_FILE = ".owner.json"
 PUBLISH_LOCK_FILE = ".publish.lock"
 # These files are opened in place; other files are replaced atomically.
 IN_PLACE_FILES = (LEDGER_FILE, LOCK_FILE, OWNER_FILE, PUBLISH_LOCK_FILE)
-WEIGHTS_FOLDER, CHECKPOINTS_FOLDER = "weights", "checkpoints"
+WEIGHTS_FOLDER = "weights"
 SWEEP_FOLDERS = (CHECKPOINTS_FOLDER, "code", "curves", "figures", WEIGHTS_FOLDER)
 REPORT_HTML = "report.html"
 STOP_FILE = f"{CHECKPOINTS_FOLDER}/stop"  # stops all packs at their next evaluation

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import DamagedLedger, LedgerError, UserError
+from orchestrator.interface.work import get_checkpoint_folder
 from orchestrator.record.ledger.folders import LEDGER_FILE, has_ledger
 from orchestrator.record.ledger.record_kinds import find_record_problem
 from orchestrator.record.ledger.records import read_first_record
@@ -144,9 +145,9 @@ def list_checkpoint_sources(state: SweepState, pack: PackState) -> list[list[tup
     Use the first list whose folders all have checkpoints. The replaced packs come first, newest first, then the packs
     of the sweep that this sweep continues.
     """
-    folder = state.folder.resolve() / "checkpoints"
+    folder = state.folder.resolve()
     sources = [
-        [(str(folder / pack_id), config_id, seed) for config_id, seed in pack.members]
+        [(str(get_checkpoint_folder(folder, pack_id)), config_id, seed) for config_id, seed in pack.members]
         for pack_id in pack.replaced_pack_ids
     ]
     continued_source = _list_continued_checkpoints(state, pack.members)
@@ -155,7 +156,7 @@ def list_checkpoint_sources(state: SweepState, pack: PackState) -> list[list[tup
 
 def has_checkpoint(state: SweepState, pack: PackState) -> bool:
     """Return whether a pack, or an earlier pack of each of its members, has a checkpoint on this machine."""
-    current_source = [(str(state.folder / "checkpoints" / pack.pack_id), *member) for member in pack.members]
+    current_source = [(str(get_checkpoint_folder(state.folder, pack.pack_id)), *member) for member in pack.members]
     return any(
         all(any(Path(folder).glob("step-*.ckpt")) for folder, _, _ in source)
         for source in (current_source, *list_checkpoint_sources(state, pack))
@@ -174,14 +175,14 @@ def _list_continued_checkpoints(state: SweepState, ids: Iterable[tuple[str, int]
     """
     if (continues := state.provenance.get(CONTINUES)) is None:
         return None
-    folder = state.folder.resolve().parent / continues["folder"] / "checkpoints"
+    folder = state.folder.resolve().parent / continues["folder"]
     checkpoints = []
     for config_id, seed in ids:
         configuration = continues["configurations"].get(config_id)
         pack_id = configuration["packs"].get(str(seed)) if configuration else None
         if pack_id is None:
             return None
-        checkpoints.append((str(folder / pack_id), configuration["config_id"], seed))
+        checkpoints.append((str(get_checkpoint_folder(folder, pack_id)), configuration["config_id"], seed))
     return checkpoints
 
 

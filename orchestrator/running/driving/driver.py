@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from orchestrator.addresses import find_address
+from orchestrator.interface.work import get_checkpoint_folder
 from orchestrator.plan import optuna_draws
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer, WorkerPool
@@ -49,7 +50,6 @@ from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.running.driving.running_scores import RecordedScores
 from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
 from orchestrator.running.pack.reported_environments import ReportedEnvironments
-from orchestrator.running.pack.train_pack import get_checkpoint_folder
 from orchestrator.running.pack.watchdog import take_watchdog_report
 from orchestrator.text.wording import format_count, group_errors
 from orchestrator.trainer_choice import get_trainer

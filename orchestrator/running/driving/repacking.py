@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from orchestrator.interface.work import get_checkpoint_folder
 from orchestrator.plan.packing.packs import Packer, PlannedPack, WorkerPool
 from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.lineage import is_continued_member
@@ -12,7 +13,6 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.racing import is_paused
 from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.running.driving.sampler import make_planned_configuration
-from orchestrator.running.pack.train_pack import get_checkpoint_folder
 
 
 def make_repacking_fields(

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from orchestrator.engine.heap import keep_freed_memory
-from orchestrator.interface.work import PackWork
+from orchestrator.interface.work import PackWork, get_checkpoint_folder
 from orchestrator.machine.exhaustion import convert_full_disk_errors, find_out_of_space
 from orchestrator.program.exit_causes import RetryRule
 from orchestrator.record.files.recorded_modules import list_imported_files, map_copies
@@ -200,8 +200,3 @@ def use_inductor_cache() -> None:
         cache = make_cache_folder("inductor")
         if os.access(cache, os.W_OK | os.X_OK):
             os.environ.setdefault(CACHE_VARIABLE, str(cache))
-
-
-def get_checkpoint_folder(folder: Path, pack_id: str) -> Path:
-    """Return the folder of a pack's checkpoints, which its first checkpoint makes."""
-    return folder / "checkpoints" / pack_id

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from orchestrator.interface.work import PackWork
+from orchestrator.interface.work import CHECKPOINTS_FOLDER, PackWork
 from orchestrator.running.pack.retries import MAX_TRACE
 
 DEBUGGERS = frozenset({"bdb", "pdb", "code", "IPython", "pydevd", "_pydevd_bundle", "debugpy"})  # ipdb, pudb are bdb's
@@ -140,7 +140,7 @@ def _is_in_debugger(frame: FrameType | None) -> bool:
 
 def get_stack_file(folder: Path, pack_id: str) -> Path:
     """Return the file to which the watchdog of a pack writes stacks; it is empty while the pack runs."""
-    return folder / "checkpoints" / f"{pack_id}.stuck.txt"
+    return folder / CHECKPOINTS_FOLDER / f"{pack_id}.stuck.txt"
 
 
 def has_timed_out(folder: Path, pack_id: str) -> bool:

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.engine.engine import MIN_MEMBER_BYTES_GPU
+from orchestrator.interface.work import get_checkpoint_folder
 from orchestrator.plan.packing.packs import Cluster, Packer, PlannedPack, WorkerPool
 from orchestrator.record.ledger.records import Record, decode_record, encode_record
 from orchestrator.record.state.entities import MemberState, PackState
@@ -27,7 +28,6 @@ from orchestrator.results.make_summary import summarize
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import repacking, running_scores
 from orchestrator.running.driving.driver import SweepDriver
-from orchestrator.running.pack.train_pack import get_checkpoint_folder
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.running.with_ray.nodes import POLL_SECONDS
 from search_spaces import SweepSpec, load_sweep
