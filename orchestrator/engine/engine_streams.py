@@ -5,6 +5,7 @@ from typing import Any
 
 INITIAL = "training.initial"
 _FILE_PATHS = (f"{INITIAL}.file", f"{INITIAL}.source")  # keys that may name the same file by two paths
+_ROW_KEYS = ("training.batch_size", "training.one_length_per_batch")  # number and lengths of the rows of a step
 DATA, INPUTS, WEIGHTS = "training data", "test inputs", "initial weights"
 
 
@@ -20,7 +21,7 @@ def find_shared_engine_streams(
     model = [key for key in differing if key.partition(".")[0] == "model"]
     initial = [key for key in differing if key.startswith(INITIAL) and not key.startswith(_FILE_PATHS)]
     return {
-        DATA: [*task, *(key for key in differing if key == "training.batch_size")],
+        DATA: [*task, *(key for key in differing if key in _ROW_KEYS)],
         INPUTS: [*task, *(key for key in differing if key in ("evaluation.samples", "evaluation.lengths"))],
         WEIGHTS: [*task, *model, *initial],
     }

@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
-from orchestrator.engine.engine_streams import DATA, INPUTS, WEIGHTS
+from orchestrator.engine.engine_streams import DATA, INPUTS
 from orchestrator.errors import UserError
 from orchestrator.report.csv_tables import make_csv_tables
 from orchestrator.report.tables.columns import make_cells
@@ -25,14 +24,8 @@ from orchestrator.results.comparing.seed_comparisons import (
     PAIRS,
     compare_seeds,
 )
-from orchestrator.results.comparing.shared_streams import compare_streams
 from orchestrator.results.make_summary import summarize
-from orchestrator.results.pack_environments import ConfigurationProvenance, find_differing_code
-from trainers.config.member import MemberConfig
-from trainers.packs.evaluation_inputs import draw_evaluation_inputs
-from trainers.packs.pack import Pack
-from trainers.packs.training_state import TrainingState
-from trainers.training.step import sample_batches
+from orchestrator.results.pack_environments import find_differing_code
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
 GRID = {"space": {"model.norm": {"grid": ["none", "pre", "post"]}}}
@@ -158,110 +151,6 @@ def test_who_is_compared(tmp_path, synthetic_sweep):
     assert compare_seeds(summarize(synthetic_sweep(tmp_path / "one", NORMS[:1], 3, by_seed, spec=GRID))) == ()
 
 
-BASE = {
-    "task": {"name": "set_complement", "vocabulary": 12, "train_length": 5, "target": "sampled"},
-    "model": {"name": "attention_only", "width": 8, "value_width": 8, "norm": "none", "dropout": 0.0},
-    "training": {"steps": 10, "batch_size": 4, "learning_rate": 0.01, "averages": {"raw": {"kind": "raw"}}},
-    "evaluation": {"samples": 20},
-}
-
-
-def member_of(changes):
-    tree = {name: dict(section) for name, section in BASE.items()}
-    for key, value in changes.items():
-        section, _, name = key.partition(".")
-        tree[section][name] = value
-    return MemberConfig.from_dict({**tree, "seed": 3})
-
-
-def drawn_by(member):
-    """What the member's seed really gives it: the batch of a step, the test inputs, the weights before the first."""
-    pack = Pack([member], torch.device("cpu"))
-    data = [batch.tokens for batch in sample_batches(pack, torch.tensor(2), member.training.batch_size)]
-    inputs = [test.batch.tokens for test in draw_evaluation_inputs(pack)]
-    return {DATA: data, INPUTS: inputs, WEIGHTS: [TrainingState.make_initial(pack).theta]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "apart", "unsure"),
-    [
-        ({}, (), ()),
-        ({"training.learning_rate": 0.1}, (), ()),
-        ({"training.steps": 20}, (), ()),
-        ({"model.dropout": 0.2}, (), ()),
-        ({"model.norm": "pre"}, (WEIGHTS,), ()),
-        ({"model.width": 16}, (WEIGHTS,), ()),
-        ({"training.batch_size": 8}, (DATA,), (DATA,)),
-        ({"evaluation.samples": 10}, (INPUTS,), (INPUTS,)),
-        ({"task.target": "soft"}, (DATA, INPUTS), (DATA, INPUTS)),
-        ({"task.vocabulary": 10}, (DATA, INPUTS, WEIGHTS), (DATA, INPUTS)),
-    ],
-)
-def test_what_is_said_to_be_shared_is_the_same_to_the_bit(changes, apart, unsure):
-    members = [member_of({}), member_of(changes)]
-    resolved = [{key: value for key, value in member.to_dict().items() if key != "seed"} for member in members]
-    recorded = [
-        ConfigurationProvenance(resolved=tree, structural_keys=frozenset({member.structural_key}))
-        for tree, member in zip(resolved, members, strict=True)
-    ]
-    streams = compare_streams(*recorded)
-    assert tuple(streams.causes) == apart and set(streams.uncertain) & set(apart) == set(unsure)
-    assert set(streams.differing) == set(changes)
-    real = [drawn_by(member) for member in members]
-    for what in (DATA, INPUTS, WEIGHTS):
-        pairs = list(zip(real[0][what], real[1][what], strict=False))
-        same = len(real[0][what]) == len(real[1][what]) and all(torch.equal(left, right) for left, right in pairs)
-        assert same or what in apart
-        assert not same or what not in apart or what in unsure
-    swapped = compare_streams(*reversed(recorded))
-    assert (swapped.common, dict(swapped.causes)) == (streams.common, dict(streams.causes))
-
-
-def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():
-    rest = {"task": {"name": "gone"}, "training": {"steps": 10}}
-    resolved = [{**rest, "model": {"name": "lost", "dropout": rate}} for rate in (0.0, 0.1)]
-    apart = compare_streams(*(ConfigurationProvenance(resolved=tree, structural_keys=frozenset()) for tree in resolved))
-    assert apart.sentence == "same training data, test inputs; initial weights may differ (model.dropout)"
-    together = compare_streams(
-        *(ConfigurationProvenance(resolved=tree, structural_keys=frozenset({"k"})) for tree in resolved)
-    )
-    assert together.sentence == "same training data, test inputs, initial weights"
-
-
-@pytest.mark.parametrize(
-    ("changes", "shared"),
-    [
-        ({"task.padding": 9}, (DATA, INPUTS, WEIGHTS)),
-        ({"task.padding": 9, "task.vocabulary": 8}, ()),
-        ({"model.padding": 9}, (DATA, INPUTS, WEIGHTS)),
-    ],
-)
-def test_a_technical_key_unpairs_nothing_and_is_part_of_the_difference(changes, shared):
-    trees = [{"task": {"name": "gone"}, "model": {"name": "lost"}, "training": {}} for _ in range(2)]
-    for key, value in changes.items():
-        section, _, name = key.partition(".")
-        trees[1][section][name] = value
-    technical = ("task.padding", "model.padding")
-    streams = compare_streams(
-        *(ConfigurationProvenance(resolved=tree, structural_keys=frozenset(), technical=technical) for tree in trees)
-    )
-    assert streams.common == shared and set(streams.differing) == set(changes)
-
-
-@pytest.mark.parametrize("structural", ["same", "other"])
-def test_training_data_of_a_curriculum_are_not_said_to_be_shared(structural):
-    """The stage of a member, and with it its batches, follows its own scores."""
-    training = {"curriculum": {"name": "threshold", "threshold": 0.9}}
-    trees = [{"training": {**training, "learning_rate": rate}} for rate in (0.01, 0.01, 0.02)]
-    keys = [frozenset({"k"}), frozenset({"k"}), frozenset({"k" if structural == "same" else "other"})]
-    first, again, other = (
-        ConfigurationProvenance(resolved=tree, structural_keys=key) for tree, key in zip(trees, keys, strict=True)
-    )
-    assert compare_streams(first, again).common == (DATA, INPUTS, WEIGHTS)
-    streams = compare_streams(first, other)
-    assert streams.common == (INPUTS, WEIGHTS) and streams.causes == {DATA: ("training.curriculum",)}
-
-
 def test_a_technical_key_has_no_column(tmp_path, synthetic_sweep):
     rates = [{"training.learning_rate": rate, "model.norm": norm} for rate in (0.1, 0.2) for norm in ("none", "pre")]
     state = synthetic_sweep(tmp_path / "t", rates, 3, by_seed, spec={"search.sampler": "listed"})
@@ -298,33 +187,6 @@ def test_packs_of_one_sweep_that_trained_with_other_code_share_nothing_for_sure(
 def test_which_parts_of_the_code_differ(first, second, differing):
     assert sorted(find_differing_code({0: first}, {0: second})) == differing
     assert sorted(find_differing_code({0: second, 1: second}, {2: first})) == differing  # other seeds
-
-
-@pytest.mark.parametrize(
-    ("task_modules", "curriculum", "common"),
-    [
-        (("my_task", "my_task"), None, (DATA, INPUTS)),
-        (("trainers", "trainers"), None, (DATA, INPUTS)),
-        (("my_task", "my_task"), {"name": "widen"}, (INPUTS,)),  # its stages depend on what the model has learned
-        (("my_model", "my_model"), None, ()),
-        (("my_task", "trainers"), None, ()),
-        (("", ""), None, ()),
-        (("my_task", ""), None, ()),
-    ],
-)
-def test_a_model_module_that_changed_draws_no_data(task_modules, curriculum, common):
-    resolved = {"task": {"name": "t"}, "training": {"batch_size": 8, "curriculum": curriculum}}
-    digests = {"engine": "e", "module my_task": "t"}
-    streams = compare_streams(*(
-        ConfigurationProvenance(
-            resolved=resolved,
-            structural_keys=frozenset(),
-            code={0: digests | {"module my_model.parts": digest}},
-            task_module=module,
-        )
-        for module, digest in zip(task_modules, "ab", strict=True)
-    ))  # fmt: skip
-    assert streams.common == common and WEIGHTS in streams.causes
 
 
 def test_two_sweeps_are_compared_and_other_seeds_are_no_pairs(tmp_path, synthetic_sweep):
