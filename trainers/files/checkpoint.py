@@ -106,8 +106,6 @@ class Checkpoints:
                     f"checkpoint {snapshot.path} belongs to other members than this pack; use another folder"
                 )
             self._last_step = snapshot.step
-        elif notices:
-            notices.append(f"every checkpoint in {self.folder} is damaged; the pack starts again from step 0")
         return snapshot, notices
 
     def read_newest(self) -> tuple[Snapshot | None, list[str], list[str]]:

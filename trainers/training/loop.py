@@ -83,6 +83,8 @@ def train(
     if stored is None and start_checkpoints is not None:
         max_step = members[0].training.steps
         stored, notices = join_checkpoints(start_checkpoints, notices, compiled=compiled, max_step=max_step)
+    elif stored is None and checkpoints and notices:
+        notices.append(f"every checkpoint in {checkpoints.folder} is damaged; the pack starts from step 0")
 
     # Warnings come before the evaluations of a checkpoint, which are reported again.
     if should_fuse_draws(members[0], pack.device.type):

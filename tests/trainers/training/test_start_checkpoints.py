@@ -45,6 +45,20 @@ def test_trained_on_equals_trained_long(member, recorder, tmp_path: Path, every:
     same(recorder.evaluations, train_recorded(longer)[0])
 
 
+def test_a_pack_with_damaged_checkpoints_that_starts_from_earlier_ones_is_not_said_to_start_anew(
+    member, recorder, tmp_path: Path
+) -> None:
+    first, second, *_ = folders(tmp_path)
+    short, long = member(0, training__steps=4), member(0, training__steps=6)
+    train([short], recorder, checkpoints=first)
+    second.folder.mkdir()
+    damaged = second.folder / "step-000000000005.ckpt"
+    damaged.write_bytes(b"nonsense")
+    earlier = [(first.folder, (short.config_id, short.seed))]
+    train([long], recorder, checkpoints=second, start_checkpoints=earlier)
+    assert len(recorder.notices) == 1 and str(damaged) in recorder.notices[0]
+
+
 def test_states_that_do_not_fit_together_are_not_used(member, recorder, tmp_path: Path) -> None:
     first, second, third, fourth = folders(tmp_path)
     short, long = member(0, training__steps=4), member(1, training__steps=6)
