@@ -12,15 +12,18 @@ PACKAGES = ("lengthwise", "torch", "numpy", "ray", "optuna", "mlflow", "pandas",
 
 
 def read_provenance() -> dict[str, Any]:
-    """Return the machine and its packages as ledger fields."""
-    return {
+    """Return the machine and its packages as ledger fields; its GPUs only if torch is imported, which lists them."""
+    fields: dict[str, Any] = {
         "versions": {name: installed for name in PACKAGES if (installed := read_version(name))},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "hostname": socket.gethostname(),
         "cpus": os.cpu_count(),
-        "gpus": _list_gpu_names(),
     }
+    # Sweeps of programs do without torch; without the key their GPUs count as unknown, not as none.
+    if torch := sys.modules.get("torch"):
+        fields["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return fields
 
 
 @cache
@@ -30,9 +33,3 @@ def read_version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _list_gpu_names() -> list[str]:
-    """Return the names of the GPUs of this machine; empty if torch is not imported."""
-    torch = sys.modules.get("torch")
-    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] if torch else []
