@@ -126,8 +126,7 @@ class Sweep:
 
         Raises UserError if no configuration has a score yet.
         """
-        best = next((row for row in self.summary.rows if row.rank == 1), None)
-        if best is None:
+        if (best := self.summary.first) is None:
             raise UserError(f"{self.folder}: no configuration has a score yet")
         return best
 

@@ -20,8 +20,7 @@ def make_best_file(state: SweepState, summary: Summary) -> str:
     It trains the same members as the sweep, even if defaults have changed since. Raises UserError if no configuration
     has a score yet, and for a configuration that this version would train to other results.
     """
-    row = next((row for row in summary.rows if row.rank == 1), None)
-    if row is None:
+    if (row := summary.first) is None:
         raise UserError(f"--best: {state.folder}: no configuration has a score yet")
 
     # Defaults may have changed since, so the file gets every value that this version needs for the same results.

@@ -32,8 +32,7 @@ MIN_FOR_AGREEMENT = 3  # configurations
 def describe_columns(summary: Summary, cells: Cells) -> str:
     """Return a legend of a table of configurations: lengths of each group, quartiles, reach, and infinity if shown."""
     # Lengths that differ between configurations have no common legend.
-    groups = {row.groups for row in summary.rows}
-    common_groups = groups.pop() if len(groups) == 1 else None
+    common_groups = summary.common_groups
     lengths = (
         {"trained": common_groups.trained, "selection": summary.objective.lengths, "test": common_groups.test}
         if common_groups
@@ -121,9 +120,7 @@ def describe_selection(summary: Summary) -> str:
     """Return a sentence on the metric and lengths of the selection, and on the lengths that did not influence it."""
     # Readers must see that the test lengths are a fair test: the selection has not used them.
     metric, average = summary.objective_curve
-    objective = summary.objective
-    groups = {row.groups for row in summary.rows}
-    common_groups = groups.pop() if len(groups) == 1 else None
+    objective, common_groups = summary.objective, summary.common_groups
     unused = "the test lengths, which differ between configurations, were not used for selection"
     if common_groups:
         were = "was" if len(common_groups.test) == 1 else "were"

@@ -19,6 +19,7 @@ from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, estimate_median
 from orchestrator.text.wording import (
+    describe_better,
     format_count,
     format_lengths,
     format_number,
@@ -78,9 +79,8 @@ def make_short_answer(summary: Summary) -> str:
         return "No configuration is ahead."
 
     score = format_number(ranked[0].score, summary.infinity_text)
-    better = "lower" if summary.objective.direction == "minimize" else "higher"
     answer = f"{label} is first{'' if summary.has_ended else ' so far'}, with {summary.judged_name} {score}"
-    answer += f" ({better} is better)"
+    answer += f" ({describe_better(summary.objective.direction)})"
     if (test := ranked[0].test_quartiles) is not None and not math.isnan(test.median):
         at_test = format_lengths(ranked[0].groups.test, "test")
         answer += f", and {format_number(test.median, summary.infinity_text)} at the {at_test}"
@@ -128,7 +128,7 @@ def describe_status(summary: Summary, *, with_error: bool = True) -> str:
 def describe_best(summary: Summary, *, with_values: bool = True) -> str:
     """Return a sentence on the configuration ranked first, with its score and its value at the test lengths."""
     # Before a finite score no configuration is best.
-    row = next((row for row in summary.rows if row.rank == 1), None)
+    row = summary.first
     if row is None or row.score is None or not math.isfinite(row.score):
         return (
             "No configuration has a finite score yet."
@@ -168,7 +168,8 @@ def describe_best(summary: Summary, *, with_values: bool = True) -> str:
     reach, longest = row.generalization_length, max(row.groups.test)
     if reach >= longest:
         return f"{sentence} Its median is {describe_threshold(summary)} at every length up to {longest}."
-    band = summary.bands[row.config_id, *summary.objective_curve]
+    band = summary.find_judged_band(row)
+    assert band is not None
     at_longest = format_number(band.median[list(band.lengths).index(longest)], summary.infinity_text)
     return (
         f"{sentence} Its median is {describe_threshold(summary)} up to length {reach}, and {at_longest} at {longest}."
@@ -191,17 +192,17 @@ def _describe_tie(summary: Summary, score: float, count: int) -> str:
 def _describe_score(summary: Summary, score: float) -> str:
     """Return the objective with its value: "total_variation (ema) 0.0262 (lower is better)"."""
     statistic = "" if summary.objective.seeds == "median" else f"{summary.objective.statistic} of "
-    better = "lower" if summary.objective.direction == "minimize" else "higher"
-    return f"{statistic}{summary.judged_name} {format_number(score, summary.infinity_text)} ({better} is better)"
+    value = format_number(score, summary.infinity_text)
+    return f"{statistic}{summary.judged_name} {value} ({describe_better(summary.objective.direction)})"
 
 
 def _describe_test_value(summary: Summary, row: ConfigurationResult) -> str:
     """Return the median at the test lengths with its 95 % interval, or with quartiles for too few seeds."""
     # Enough seeds have an interval, fewer have quartiles.
-    assert row.test_quartiles is not None
+    band = summary.find_judged_band(row)
+    assert row.test_quartiles is not None and band is not None
     infinity_text = summary.infinity_text
     median_text = format_number(row.test_quartiles.median, summary.infinity_text)
-    band = summary.bands[row.config_id, *summary.objective_curve]
     values = band.reduce_seed_curves(row.groups.test, "mean").values()
     if len(values) >= MIN_FOR_MEDIAN and not any(map(math.isnan, values)):
         estimate = estimate_median(values)

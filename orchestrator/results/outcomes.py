@@ -49,7 +49,7 @@ def compute_test_outcomes(summary: Summary) -> dict[str, Quartiles]:
     quartiles: dict[str, Quartiles] = {}
     # Failed configurations count with their score, because effects over successful ones alone would mislead.
     for row in summary.rows if summary.test_lengths else ():
-        band = summary.bands.get((row.config_id, *summary.objective_curve))
+        band = summary.find_judged_band(row)
         outcome = (
             compute_quartiles_at(band, summary.test_lengths, summary.objective) if band and not row.has_failed else None
         )
@@ -62,7 +62,7 @@ def collect_shared_seed_values(summary: Summary, lengths: Sequence[int], reduce:
     """Return the judged metric of the common seeds, reduced over `lengths`, by config_id; NaN for a failed seed."""
     values_by_config = {}
     for row in (row for row in summary.rows if row.is_complete):
-        band = summary.bands.get((row.config_id, *summary.objective_curve))
+        band = summary.find_judged_band(row)
         value_by_seed = band.reduce_seed_curves(lengths, reduce) if band else {}
         values_by_config[row.config_id] = {
             seed: value_by_seed.get(seed, math.nan) for seed in sorted(summary.shared_seeds)

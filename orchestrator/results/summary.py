@@ -150,6 +150,11 @@ class Summary:
         """The rows by config_id."""
         return {row.config_id: row for row in self.rows}
 
+    @property
+    def first(self) -> ConfigurationResult | None:
+        """The configuration ranked first; None before one has a score."""
+        return next((row for row in self.rows if row.rank == 1), None)
+
     @cached_property
     def metrics(self) -> dict[str, RecordedMetric]:
         """Every recorded metric by name, of the first configuration that has it."""
@@ -202,6 +207,10 @@ class Summary:
         """Return the length groups of a metric of a configuration."""
         return make_length_groups(self.measurements[row.config_id], self.objective, metric)
 
+    def find_judged_band(self, row: ConfigurationResult) -> Band | None:
+        """Return the band by which a configuration is ranked; None before one of its seeds has ended."""
+        return self.bands.get((row.config_id, *self.objective_curve))
+
     def get_direction(self, metric: str) -> str:
         """Return the better direction of a metric; for the objective's metric, the objective's."""
         return self.objective.direction if metric == self.objective.metric else self.metrics[metric].direction
@@ -224,6 +233,12 @@ class Summary:
         """The score as text: "score: mean loss (ema) at lengths 6-7"."""
         reduction = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
         return f"score: {reduction} {self.judged_name} at {format_lengths(self.objective.lengths)}"
+
+    @cached_property
+    def common_groups(self) -> LengthGroups | None:
+        """The length groups of all configurations; None if they differ."""
+        groups = {row.groups for row in self.rows}
+        return groups.pop() if len(groups) == 1 else None
 
     @cached_property
     def test_lengths(self) -> tuple[int, ...]:

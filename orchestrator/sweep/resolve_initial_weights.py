@@ -196,6 +196,6 @@ def _choose_configuration(state: SweepState, reference: Any) -> ConfigurationSta
 
     result = summarize(state)
     refuse_unfinished(result, "configuration: best")
-    if (row := next((row for row in result.rows if row.rank == 1), None)) is None:
+    if (row := result.first) is None:
         raise UserError(f"configuration: best: no configuration of {state.folder} has a score")
     return state.configurations[row.config_id]

@@ -139,6 +139,11 @@ def format_metric(metric: str, average: str) -> str:
     return metric if average == "raw" else f"{metric} ({average})"
 
 
+def describe_better(direction: str) -> str:
+    """Return which values of a metric with this direction are better: "lower is better"."""
+    return f"{'lower' if direction == 'minimize' else 'higher'} is better"
+
+
 def format_duration(seconds: float) -> str:
     """Return a duration as a text: 42 s, 3 min 20 s, 2 h 05 min."""
     seconds = round(seconds)

@@ -123,7 +123,7 @@ class MlflowRunBuilder:
         end_ms = ends[-1] if state.end_status else None
         points = []
         if summary.has_ended and end_ms is not None:
-            first = next((row for row in summary.rows if row.rank == 1), None)
+            first = summary.first
             values = {
                 "configurations": len(summary.rows),
                 "seeds_run": summary.seeds_run,
@@ -146,7 +146,7 @@ class MlflowRunBuilder:
     def _make_first_curve(self, first: ConfigurationResult | None, time_ms: int) -> Iterator[Point]:
         """Yield the judged median curve of the configuration ranked first, by which MLflow's charts compare sweeps."""
         metric, average = self.summary.objective_curve
-        if first is not None and (band := self.summary.bands.get((first.config_id, metric, average))):
+        if first is not None and (band := self.summary.find_judged_band(first)):
             key = f"first/{self._names[metric]}/{self._names[average]}/median"
             yield from (Point(key, *pair, time_ms) for pair in zip(band.lengths, band.median, strict=True))
 

@@ -169,7 +169,7 @@ def compute_median_of_others(summary: Summary, row: ConfigurationResult, lengths
     """
     if summary.objective.metric in summary.unreached_metrics:
         return None
-    band = summary.bands.get((row.config_id, *summary.objective_curve))
+    band = summary.find_judged_band(row)
     values = band.reduce_seed_curves(lengths, "mean").values() if band else ()
     finished = [value for value in values if math.isfinite(value)]
     return statistics.median(finished) if finished else None

@@ -161,7 +161,7 @@ def _compare_best(first: Summary, second: Summary, matched_question: Question) -
 
     None if a sweep has a single configuration or has not ended, or if one of the two lacks what the question needs.
     """
-    sides = [Side(sweep, row) for sweep in (first, second) for row in sweep.rows if row.rank == 1]
+    sides = [Side(sweep, sweep.first) for sweep in (first, second) if sweep.first]
     if len(sides) < 2 or not all(sweep.has_ended and len(sweep.rows) > 1 for sweep in (first, second)):
         return None
 

@@ -24,6 +24,7 @@ from orchestrator.running.watching.meter import (
     format_best_score,
 )
 from orchestrator.text.wording import (
+    describe_better,
     format_command,
     format_count,
     format_label,
@@ -100,8 +101,8 @@ def _describe_objective(state: SweepState) -> str:
     if objective is None or find_best_configuration(state) is None:
         return ""
     metric = format_metric(objective["metric"], objective["average"])
-    better = "lower" if objective["direction"] == "minimize" else "higher"
-    return f": {metric} at the {format_lengths(objective['lengths'], 'selection')}, {better} is better"
+    lengths = format_lengths(objective["lengths"], "selection")
+    return f": {metric} at the {lengths}, {describe_better(objective['direction'])}"
 
 
 def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:

@@ -62,7 +62,8 @@ def test_the_first_line_is_the_verdict_of_the_interval(sweeps, first, second, ve
     compared = compare_sweeps(*(open_sweep(sweeps / name).summary for name in (first, second)))
     (line, *_), (sentence, *_) = compared.together, run(sweeps / first, sweeps / second).output.splitlines()
     assert line.verdict == verdict and (line.outcome.low <= 0 <= line.outcome.high) == (verdict == "inconclusive")
-    assert sentence.partition(": ")[2].startswith({"first": first, "second": second}.get(verdict, "Inconclusive"))
+    starts = {"first": f"{first} is better", "second": f"{first} is worse"}
+    assert sentence.partition(": ")[2].startswith(starts.get(verdict, "Inconclusive"))
     assert f"{abs(line.outcome.difference):#.3g} [" in sentence and " (95 % interval, " in sentence
     turned = replace(line, question=replace(line.question, direction="maximize"))  # of a metric that should be high
     assert turned.verdict == {"first": "second", "second": "first"}.get(verdict, "inconclusive")
