@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,11 +80,16 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
         if effect := _describe_clear(summary, line, names[line.effect.key]):
             clear.setdefault(names[line.effect.key], effect)
 
+    # A trend over the values of a grid counts if none of them differs clearly from the first.
+    for line in lines:
+        if line.difference and (effect := _describe_trend(summary, line, names[line.effect.key])):
+            clear.setdefault(names[line.effect.key], effect)
+
     # Clear effects come first, in the order of the space; those that the medians do not show come last.
     rest = [name for name in names.values() if name not in clear]
     if not clear:
-        unclear = join_first_few(rest)
-        return f"No hyperparameter has a clear effect on the score: every 95 % interval contains 0 ({unclear})."
+        unclear = f"every 95 % interval of a trend or a difference contains 0 ({join_first_few(rest)})"
+        return f"No hyperparameter has a clear effect on the score: {unclear}{_describe_strongest(lines, names)}."
     ordered = {name: clear[name] for name in names.values() if name in clear}
     small = {name: effect.medians for name, effect in ordered.items() if _look_equal(summary, effect.medians)}
     small_text = join_first_few([f"{name} (medians differ by {abs(b - a):.1g})" for name, (a, b) in small.items()])
@@ -108,19 +113,28 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
 
 def _describe_clear(summary: Summary, line: EffectLine, name: str) -> ClearEffect | None:
     """Return the effect of a line; None unless its interval excludes 0."""
-    effect, rises = line.effect, "worse" if summary.objective.direction == "minimize" else "better"
-    falls = "better" if rises == "worse" else "worse"
+    effect = line.effect
+    rises, falls = _name_directions(summary)
 
     # A value of a grid is compared with the first one; a category has a slope.
     if pair := line.difference:
         if not _excludes_zero(pair.low, pair.high):
             return None
-        first, second = (effect.medians.get(value, math.nan) for value in (pair.value, pair.against))
+        labels = (pair.value, pair.against)
+        first, second = (effect.medians.get(value, math.nan) for value in labels)
+        value, against = (compact_value(float(label)) if effect.kind == "numeric" else label for label in labels)
+        text = f"{name} {value} is {rises if pair.median > 0 else falls} than {against}"
+
+        # An infinite difference has no size; it says that seeds of one value have no score.
+        if math.isinf(pair.median):
+            without_score = "failed" if summary.infinity_text == "inf" else "never reached the metric"
+            infinite_value = value if math.isinf(first) else against
+            return ClearEffect(text=text, size=f"at least half of the seeds with {infinite_value} {without_score}")
         return ClearEffect(
-            text=f"{name} {pair.value} is {rises if pair.median > 0 else falls} than {pair.against}",
+            text=text,
             size=_describe_size("difference", pair.median, pair.low, pair.high),
             medians=() if math.isnan(first) or math.isnan(second) else (first, second),
-            groups=(f"with {pair.value}", f"with {pair.against}"),
+            groups=(f"with {value}", f"with {against}"),
         )
     if line.value and (slope := line.slope):
         if not _excludes_zero(slope.low, slope.high):
@@ -129,6 +143,14 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> ClearEffec
             text=f"{name} {line.value} is {rises if slope.coefficient > 0 else falls}",
             size=_describe_size("standardized slope", slope.coefficient, slope.low, slope.high),
         )
+
+    return _describe_trend(summary, line, name)
+
+
+def _describe_trend(summary: Summary, line: EffectLine, name: str) -> ClearEffect | None:
+    """Return the trend of a numeric key, or else its best or worst value in the middle; None if neither is clear."""
+    effect = line.effect
+    rises, falls = _name_directions(summary)
 
     # A trend comes before a best value in the middle, because a trend says where to go on.
     if _excludes_zero(effect.low, effect.high):
@@ -147,6 +169,21 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> ClearEffec
             **_compare_groups(summary, effect.key, _split_off_middle),
         )
     return None
+
+
+def _name_directions(summary: Summary) -> tuple[str, str]:
+    """Return what a rising score is, and what a falling one is: "better" or "worse"."""
+    return ("worse", "better") if summary.objective.direction == "minimize" else ("better", "worse")
+
+
+def _describe_strongest(lines: Sequence[EffectLine], names: Mapping[str, str]) -> str:
+    """Return the strongest of several unclear trends as text to append; empty without a trend."""
+    trends = [line.effect for line in lines if not math.isnan(line.effect.low)]
+    if not trends:
+        return ""
+    strongest = max(trends, key=lambda effect: abs(effect.correlation))
+    size = _describe_size("rank correlation", strongest.correlation, strongest.low, strongest.high)
+    return f"; the strongest trend is that of {names[strongest.key]}: {size}"
 
 
 def _excludes_zero(low: float, high: float) -> bool:

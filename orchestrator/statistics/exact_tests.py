@@ -17,6 +17,7 @@ from scipy import stats
 from orchestrator.statistics.quartiles import Floats
 
 ALPHA = 0.05
+MAX_EXACT_RANKS = 100  # values up to which rank sums are counted; the time grows with the fourth power
 
 
 class ExactTest(NamedTuple):
@@ -67,7 +68,8 @@ def compute_signed_rank_test(differences: Floats) -> ExactTest:
 def compute_rank_sum_test(first: Floats, second: Floats) -> ExactTest:
     """Test whether two independent samples, without NaN, come from one distribution.
 
-    This is the rank-sum test of Wilcoxon, Mann and Whitney over all permutations.
+    This is the rank-sum test of Wilcoxon, Mann and Whitney over all permutations; for more than MAX_EXACT_RANKS values,
+    their rank sums count as normal, with a correction for continuity.
     """
     n_first, n = len(first), len(first) + len(second)
     if not n_first or n_first == n:
@@ -75,7 +77,9 @@ def compute_rank_sum_test(first: Floats, second: Floats) -> ExactTest:
 
     # Each value is either in the first sample, and adds its rank, or in the second.
     ranks = _double_ranks(np.concatenate([first, second]))
-    total = int(ranks.sum())
+    total, observed = int(ranks.sum()), int(ranks[:n_first].sum())
+    if n > MAX_EXACT_RANKS:
+        return _approximate_rank_sum_test(ranks, n_first, observed)
     permutations = np.zeros((n_first + 1, total + 1))  # by the number of values in the first sample and their rank sum
     permutations[0, 0] = 1.0
     for rank in ranks.tolist():
@@ -84,12 +88,26 @@ def compute_rank_sum_test(first: Floats, second: Floats) -> ExactTest:
     # The mean rank sum is n_first / n of the total; distances from it are multiplied by n to be whole numbers.
     distances = np.abs(n * np.arange(total + 1) - n_first * total)
     probabilities = permutations[n_first] / permutations[n_first].sum()
-    observed = int(ranks[:n_first].sum())
     max_distance = int(distances[probabilities > 0].max())
     return ExactTest(
         p=_sum_tail(probabilities, distances, abs(n * observed - n_first * total)),
         smallest_p=_sum_tail(probabilities, distances, max_distance),
     )
+
+
+def _approximate_rank_sum_test(ranks: npt.NDArray[np.int64], n_first: int, observed: int) -> ExactTest:
+    """Return the rank-sum test by the normal distribution with the mean and variance of all permutations."""
+    # The variance of the sum of n_first of the n ranks, drawn without replacement; ties make it smaller by themselves.
+    n, mean = len(ranks), n_first * ranks.mean()
+    error = math.sqrt(n_first * (n - n_first) / (n - 1) * ranks.var())
+    ordered = np.sort(ranks)
+    largest_distance = max(mean - ordered[:n_first].sum(), ordered[n - n_first :].sum() - mean)
+
+    # Doubled ranks without ties are 2 apart, so half of their distance is 1.
+    def compute_p(distance: float) -> float:
+        return min(1.0, float(2 * stats.norm.sf((distance - 1) / error))) if error else 1.0
+
+    return ExactTest(p=compute_p(abs(observed - mean)), smallest_p=compute_p(largest_distance))
 
 
 def correct_by_holm(p: Sequence[float]) -> list[float]:

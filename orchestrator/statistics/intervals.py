@@ -21,8 +21,9 @@ LEVEL = 0.95
 MIN_FOR_MEDIAN = 6  # five values all lie on one side of the true median in more than 5 % of samples
 MIN_FOR_CORRELATION = 8
 MAX_COMPARISONS = 4_000_000  # pairs that are compared at a time, to limit memory
-# The jackknife's standard error counts as at least this share of the formula's, because few values make it too small.
-MIN_ERROR_RATIO = 0.8
+# The jackknife's variance counts as at least and at most these multiples of the formula's: few values may make it too
+# small, and a single value that stands apart may make it huge.
+MIN_VARIANCE_RATIO, MAX_VARIANCE_RATIO = 0.64, 3.0
 
 
 Integers = npt.NDArray[np.int64]
@@ -119,7 +120,8 @@ def compute_correlation_intervals(samples_RN2: Floats, level: float = LEVEL) -> 
     # The jackknife assumes no distribution but is noisy for few pairs, the formula is the reverse: average both.
     jackknife_R = (n - 1) * np.arctanh(without_pair_RN).var(axis=1)
     formula_R = (1 + r_R**2 / 2) / (n - 3)
-    error_R = np.sqrt((formula_R + np.maximum(jackknife_R, MIN_ERROR_RATIO**2 * formula_R)) / 2)
+    bounded_R = np.clip(jackknife_R, MIN_VARIANCE_RATIO * formula_R, MAX_VARIANCE_RATIO * formula_R)
+    error_R = np.sqrt((formula_R + bounded_R) / 2)
 
     # The interval is symmetric on Fisher's scale, and tanh keeps its ends within [-1, 1].
     half_R = stats.norm.ppf((1 + level) / 2) * error_R

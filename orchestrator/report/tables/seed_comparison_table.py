@@ -17,7 +17,7 @@ from orchestrator.report.tables.columns import (
 )
 from orchestrator.results.comparing.questions import REQUESTED
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
-from orchestrator.statistics.exact_tests import ALPHA, count_needed_pairs
+from orchestrator.statistics.exact_tests import ALPHA, MAX_EXACT_RANKS, count_needed_pairs
 from orchestrator.statistics.intervals import LEVEL, MIN_FOR_MEDIAN
 from orchestrator.statistics.two_samples import TwoSamples
 from orchestrator.text.wording import (
@@ -252,12 +252,15 @@ def _describe_tests(tested: Sequence[SeedComparison]) -> list[str]:
 
     # Exact tests of few seeds have a smallest p, which may be above any usual level.
     pairings = {comparison.outcome.paired for comparison in tested}
+    unpaired = [comparison for comparison in tested if not comparison.outcome.paired]
     kinds = [name for paired, name in ((True, "sign test"), (False, "rank-sum test")) if paired in pairings]
     smallest = format_p(min(comparison.outcome.smallest_p for comparison in tested))
     tests = max(comparison.tests for comparison in tested)
     has_ties = any(comparison.outcome.paired and comparison.outcome.ties for comparison in tested)
-    ties = " (ties count for both sides)" if has_ties else ""
-    sentence = f"p: exact two-sided {' or '.join(kinds)}{ties}; with these seeds it is at least {smallest}"
+    assumed = " (ties count for both sides)" if has_ties else ""
+    if any(comparison.outcome.n + (comparison.outcome.n_second or 0) > MAX_EXACT_RANKS for comparison in unpaired):
+        assumed += f" (ranks of more than {MAX_EXACT_RANKS} seeds count as normal)"
+    sentence = f"p: exact two-sided {' or '.join(kinds)}{assumed}; with these seeds it is at least {smallest}"
     if needed := count_pairs_needed(tested):
         after = " after the correction" if tests > 1 else ""
         sentence += f", and below {ALPHA:g}{after} only with {needed} pairs or more"

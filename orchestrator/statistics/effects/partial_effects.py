@@ -87,6 +87,11 @@ def compute_partial_effects(
         if not key_columns:
             reasons[name] = "constant"
         columns |= {(name, value): column for value, column in key_columns.items()}
+
+    # Alone, the slope of a number is its rank correlation, which has an interval that assumes less.
+    if [value for _, value in columns] == [""]:
+        reasons |= {name: "no other hyperparameter was drawn" for name, _ in columns}
+        columns = {}
     response = _standardize_ranks(np.array([score for _, score in sample], dtype=np.float64))
     slopes, problem = _fit_slopes(response, columns, design.unit)
 

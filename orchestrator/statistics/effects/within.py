@@ -76,16 +76,15 @@ def compare_within(units: Sequence[Cells], labels: Sequence[str], numeric: bool,
     differences = [_compare_values(units, value, first, unit) for value in labels[1:]]
     rows = [row for cells in units if (row := _score_values(cells, labels)) is not None]
     blocks = np.array(rows, dtype=np.float64).reshape(len(rows), len(labels))
-    n = max((difference.n for difference in differences), default=len(units))
+    n = len(blocks) if len(labels) > 2 else max((difference.n for difference in differences), default=len(units))
     incomplete = f"none of the {unit} has a score at every value" if not len(blocks) else None
 
     # Two numbers have only the correlations 1, 0 and -1, which the sign test of their difference already covers.
     correlation, correlation_p = Estimate(n=0), math.nan
     if numeric and len(labels) > 2:
         unit_correlations = _correlate_rows(blocks)
-        n = len(blocks)
         correlation = estimate_median(unit_correlations, unit)
-        correlation_p = compute_sign_test(unit_correlations).p if n else math.nan
+        correlation_p = compute_sign_test(unit_correlations).p if len(blocks) else math.nan
     if len(labels) == 2:
         p, test = differences[0].p, "sign test"
     else:

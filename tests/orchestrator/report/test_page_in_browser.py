@@ -4,19 +4,15 @@ import json
 import re
 import shutil
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from orchestrator.record.files.curves import read_curves
-from orchestrator.report.page import render
-from orchestrator.report.tables.columns import are_numbers
 from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarize
 from tests.browser import needs_browser
-from tests.orchestrator.number_cases import COLUMNS, FUNCTIONS, TEXTS, UNBROKEN_PARTS, draw_numbers
 from tests.orchestrator.report.conftest import HOT, ROWS, curve
 from tests.orchestrator.running.deaths import kill
 
@@ -555,27 +551,3 @@ def wait_for_page(folder, seen):
     while not path.exists() or path.read_text() in seen:
         assert time.monotonic() - began < 60, "the page was not written anew"
         time.sleep(0.05)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_number_has_the_same_text_on_the_page_as_in_the_terminal(tab, name):
-    script = (Path(render.__file__).parent / "script" / "numbers.js").read_text()
-    cases = {**TEXTS[name], **{number: FUNCTIONS[name](number) for number in draw_numbers(1000)}}
-    listing = ", ".join(str(number).replace("inf", "Infinity") for number in cases)
-    page = "const page = {judged: {infinite: 'inf'}};"
-    texts = tab.read(f"(() => {{ {page}\n{script}\nreturn [{listing}].map(number => {name}(number)); }})()")
-    differing = {number: text for number, text in zip(cases, texts, strict=True) if text != cases[number]}
-    assert differing == {}
-
-
-def test_the_script_knows_columns_of_numbers_and_unbroken_parts_as_python_does(tab):
-    script = (Path(render.__file__).parent / "script" / "elements.js").read_text()
-    calls = f"""{json.dumps([*COLUMNS])}.map(areNumbers), {json.dumps([*UNBROKEN_PARTS])}.map(
-        sentence => keepTogether(sentence).filter(part => part.className === "keep").map(part => part.textContent))"""
-    columns, parts = tab.read(f"(() => {{ {script}\nreturn [{calls}]; }})()")
-    assert dict(zip(COLUMNS, columns, strict=True)) == COLUMNS == {texts: are_numbers(texts) for texts in COLUMNS}
-    assert dict(zip(UNBROKEN_PARTS, parts, strict=True)) == UNBROKEN_PARTS
-    marked = {sentence: render._keep_together(sentence) for sentence in UNBROKEN_PARTS}
-    assert {
-        sentence: re.findall("<span class=keep>(.*?)</span>", text) for sentence, text in marked.items()
-    } == UNBROKEN_PARTS

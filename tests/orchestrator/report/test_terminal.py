@@ -352,7 +352,10 @@ def test_only_effects_whose_interval_excludes_zero_matter(twelve, tmp_path, synt
 
     values = [{"training.learning_rate": 0.001 * (1 + n % 4), "model.dropout": 0.1 * (n % 3)} for n in range(9)]
     result = summarize(synthetic_sweep(tmp_path / "none", values, 2, unmoved))
-    assert describe_effects(result).startswith("No hyperparameter has a clear effect")
+    strongest = max(compute_score_effects(result), key=lambda effect: abs(effect.correlation))
+    sentence = describe_effects(result)
+    assert sentence.startswith("No hyperparameter has a clear effect")
+    assert f"{strongest.correlation:+#.3g}, 95 % [{strongest.low:+#.3g}, {strongest.high:+#.3g}]" in sentence
 
 
 def test_effects_of_medians_that_look_equal_come_last_with_their_size(tmp_path, synthetic_sweep):
@@ -413,6 +416,27 @@ def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
     effect = compute_score_effects(result)[0]
     best, first = (f"{effect.medians[value]:.3f} with {value}" for value in ("0.01", "0.001"))
     assert f"lr 0.01 is better than 0.001 (median {best}, {first}; difference -0.3" in describe_effects(result)
+
+
+def test_a_value_whose_seeds_failed_has_no_size_and_a_trend_of_a_grid_is_an_effect(tmp_path, synthetic_sweep):
+    """The score falls with the rate in every seed, but each rate is no better than the first in one seed at least."""
+
+    def by_rate(number, seed, average, metric, lengths, step):
+        is_exception = number == (3 if seed == 7 else 1 + seed % 2)
+        return 0.6 - (0.0 if is_exception and number == 3 else -0.01 if is_exception else 0.02 * number) + 0.0 * lengths
+
+    rates = [0.01, 1.0, 3.0, 30.0]
+    values = [{"training.learning_rate": rate} for rate in rates]
+    spec = {"search.sampler": "grid", "space": {"training.learning_rate": {"grid": rates}}}
+    for failed in ([], range(8)):
+        lost = {(3, seed): 60 for seed in failed}
+        result = summarize(synthetic_sweep(tmp_path / str(len(lost)), values, 8, by_rate, lost, spec=spec))
+        (effect,) = compute_score_effects(result)
+        text = "lr 30 is worse than 0.01 (at least half of the seeds with 30 failed)"
+        if not failed:
+            assert effect.high < 0 and all(difference.high >= 0 for difference in effect.differences)
+            text = f"higher lr is better (rank correlation {effect.correlation:+#.3g}, 95 % ["
+        assert text in describe_effects(result) and "inf" not in describe_effects(result)
 
 
 @pytest.mark.parametrize(("direction", "word"), [("maximize", "best"), ("minimize", "worst")])

@@ -185,7 +185,7 @@ TWO = {"x": lambda n: n, "k": lambda n: "ab"[n % 2]}
             "hyperparameters are collinear: effects cannot be separated",
         ),
         (
-            drawn(9, x=lambda n: n),
+            drawn(9, x=lambda n: n, y=lambda n: 5 * n % 9),
             scored(9, lambda n: n**2),
             "exact fit: no residual error to estimate",
         ),
@@ -309,6 +309,25 @@ def test_friedman_of_one_order_in_all_units_allows_for_its_ties() -> None:
         units = [{(): {str(index): [value] for index, value in enumerate(row)}} for _ in range(6)]
         labels = [str(index) for index in range(len(row))]
         assert compare_within(units, labels, numeric=False, unit="seeds").p == pytest.approx(orders**-5.0)
+
+
+def test_friedmans_n_counts_the_units_with_all_values() -> None:
+    """Four units lack the third value, so they count for the difference of the first two alone."""
+    units = [
+        {(): {"x": [1.0 + seed], "y": [2.0 + seed], **({"z": [0.5 + seed]} if seed > 3 else {})}} for seed in range(11)
+    ]
+    within = compare_within(units, ["x", "y", "z"], numeric=False, unit="seeds")
+    assert (within.test, within.n, [difference.n for difference in within.differences]) == ("Friedman", 7, [11, 7])
+    assert within.p == pytest.approx(6**-6.0)  # one order of three values in seven units
+
+
+def test_a_number_drawn_alone_has_no_slope_beside_its_correlation() -> None:
+    values: dict[str, dict[str, Any]] = {f"c{n}": {"rate": n} for n in range(12)}
+    scores = {f"c{n}": float((n * 5) % 12) for n in range(12)}
+    assert compute_partial_effects(values, scores)["rate"].slopes == ()
+    for n, configuration in enumerate(values.values()):
+        configuration["kind"] = "ab"[n % 2]
+    assert all(effect.slopes for effect in compute_partial_effects(values, scores).values())
 
 
 def test_a_value_of_which_every_seed_failed_does_not_hide_the_others() -> None:

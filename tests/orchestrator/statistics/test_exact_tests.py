@@ -92,9 +92,27 @@ def test_many_seeds_are_counted_in_full_too() -> None:
     assert compute_signed_rank_test(difference).p == pytest.approx(
         stats.wilcoxon(difference, method="approx").pvalue, rel=0.05
     )
-    x, y = rng.normal(size=60), rng.normal(size=50) + 0.4
+    x, y = rng.normal(size=50), rng.normal(size=50) + 0.4
     about = stats.mannwhitneyu(x, y, method="asymptotic").pvalue
     assert compute_rank_sum_test(x, y).p == pytest.approx(about, rel=0.05)
+
+
+@pytest.mark.parametrize("sizes", [(51, 50), (30, 400), (1200, 900)])
+def test_rank_sums_of_many_seeds_are_the_normal_approximation_of_scipy(sizes: tuple[int, int]) -> None:
+    rng = np.random.default_rng(sum(sizes))
+    x, y = (np.round(rng.normal(size=size), 1) for size in sizes)  # with ties
+    for first, second in ((x, y + 0.3), (x + 0.3, y), (x, y)):
+        expected = stats.mannwhitneyu(first, second, method="asymptotic").pvalue
+        assert compute_rank_sum_test(first, second).p == pytest.approx(expected)
+    apart = compute_rank_sum_test(np.arange(sizes[0]), np.arange(sizes[1]) + 10_000.0)
+    assert (
+        apart.p
+        == apart.smallest_p
+        == pytest.approx(
+            stats.mannwhitneyu(np.arange(sizes[0]), np.arange(sizes[1]) + 10_000.0, method="asymptotic").pvalue
+        )
+    )
+    assert compute_rank_sum_test(np.ones(sizes[0]), np.ones(sizes[1])) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("n", [5, 6, 8])

@@ -75,6 +75,20 @@ def test_a_correlations_interval_is_between_the_two_it_is_made_of() -> None:
     assert (estimate.low, estimate.high) == pytest.approx(ends)
 
 
+def test_a_value_that_stands_apart_does_not_make_the_interval_useless() -> None:
+    """Scores fall with the value in nine of ten pairs; the jackknife has more than three times the formula's variance."""
+    y = [0.86, 0.982, 0.97, 0.95, 0.92, 0.88, 0.812, 0.812, 0.812, 0.812]
+    x = np.arange(10.0)
+    estimate = estimate_correlation(x, y)
+    r = stats.spearmanr(x, y).statistic
+    without = [stats.spearmanr(np.delete(x, i), np.delete(y, i)).statistic for i in range(10)]
+    formula = (1 + r**2 / 2) / 7
+    assert 9 / 10 * sum((np.arctanh(without) - np.mean(np.arctanh(without))) ** 2) > 3 * formula
+    half = stats.norm.ppf(0.975) * math.sqrt((formula + 3 * formula) / 2)
+    ends = math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
+    assert (estimate.low, estimate.high) == pytest.approx(ends)
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_pairs_of_one_order_have_an_interval_up_to_one(sign: int) -> None:
     """By the formula for two swapped neighbours; without any one pair the correlation stays 1, so it has no spread."""

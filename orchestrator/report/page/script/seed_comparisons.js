@@ -1,9 +1,15 @@
 // Two configurations compared over their seeds, as orchestrator/statistics/two_samples.py does it, and the verdict in
 // words.
 
-// Return P(X <= k) of X ~ B(n, 1/2).
-const binomial = (n, k) => d3.range(1, k + 1).reduce((product, i) => product * (n - k + i) / i, 1);
-const binomialCdf = (n, k) => d3.sum(d3.range(k + 1), i => binomial(n, i)) / 2 ** n;
+// Return P(X <= k) of X ~ B(n, 1/2). Terms are logarithms, because 2 ** 1024 is infinite.
+function binomialCdf(n, k) {
+  let sum = 0, logTerm = -n * Math.LN2;
+  for (let i = 0; i <= k; i++) {
+    sum += Math.exp(logTerm);
+    logTerm += Math.log((n - i) / (i + 1));
+  }
+  return sum;
+}
 
 // Return the median of values, NaN without any.
 const medianOf = values => {
