@@ -76,7 +76,7 @@ def test_a_correlations_interval_is_between_the_two_it_is_made_of() -> None:
 
 
 def test_a_value_that_stands_apart_does_not_make_the_interval_useless() -> None:
-    """Scores fall with the value in nine of ten pairs; the jackknife has more than three times the formula's variance."""
+    """Scores fall in nine of ten pairs; the jackknife has more than three times the variance of the formula."""
     y = [0.86, 0.982, 0.97, 0.95, 0.92, 0.88, 0.812, 0.812, 0.812, 0.812]
     x = np.arange(10.0)
     estimate = estimate_correlation(x, y)
