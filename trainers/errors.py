@@ -85,6 +85,17 @@ def join_first_few(names: Sequence[str], maximum: int = 3) -> str:
     return f"{', '.join(names[:maximum])} and {len(names) - maximum} more"
 
 
+def get_first_line(error: BaseException) -> str:
+    """Return the first line of an error's message; for an empty message the name of the error's type."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def describe_briefly(error: BaseException, line: int = 0) -> str:
+    """Return the type of an error and one line of its message, by default the first: "ValueError: no rows"."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[line]}" if lines else type(error).__name__
+
+
 def locate_in_user_code(error: BaseException, files: Collection[str] | None = None) -> str:
     """Return the last traceback line in the user's own code as " (FILE:LINE, FUNCTION)", "" if there is none.
 

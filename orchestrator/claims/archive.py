@@ -21,6 +21,7 @@ from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
 from search_spaces.grammar.claims import Claim, ClaimsFile
+from trainers.errors import get_first_line
 
 CURVES_NAME, REGISTERED_NAME = "curves.parquet", "claims.json"
 
@@ -69,9 +70,7 @@ def read_archive(path: Path) -> SweepCurves:
             curves = pd.read_parquet(Path(folder) / CURVES_NAME)
             state = SweepState.load(Path(folder))
         except (OSError, lzma.LZMAError, tarfile.TarError, EOFError, ValueError, KeyError, LengthwiseError) as error:
-            raise DamagedCurves(
-                f"{path}: damaged, or not an archive of a sweep: {str(error).splitlines()[0]}"
-            ) from error
+            raise DamagedCurves(f"{path}: damaged, or not an archive of a sweep: {get_first_line(error)}") from error
 
     # The folder of the state appears in messages, and the temporary folder is gone.
     state.folder = path

@@ -27,6 +27,7 @@ from typing import Any, Self
 from orchestrator.code.time_limit import time_limit
 from orchestrator.errors import UserError
 from search_spaces import FileProblem, SweepFileError, SweepSpec
+from trainers.errors import describe_briefly
 from trainers.files.data_folders import add_search_folder
 from trainers.settings import registry
 
@@ -340,5 +341,4 @@ def _describe_exception(error: BaseException, root: Path) -> str:
     location = f" ({user_frames[-1].filename}:{user_frames[-1].lineno})" if user_frames else ""
     if isinstance(error, SyntaxError) and error.filename:
         location = f" ({error.filename}:{error.lineno})"
-    text = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {text}{location}"
+    return f"{describe_briefly(error)}{location}"

@@ -22,7 +22,7 @@ from search_spaces.grammar.sections import ENGINE_SECTIONS
 from trainers.check import check_metrics, check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig
 from trainers.config.recorded_members import build_recorded_member, describe_revisions
-from trainers.errors import ConfigError, Problem
+from trainers.errors import ConfigError, Problem, describe_briefly
 from trainers.evaluation.weights_file import list_stored_averages
 from trainers.metrics.recorded_metrics import list_recorded_metrics
 from trainers.optimization.averaging import LARGE_SHARE
@@ -337,12 +337,11 @@ def estimate_cost_or_refuse(member: MemberConfig) -> Cost:
     try:
         return estimate_member_cost(member)
     except (Exception, SystemExit) as error:
-        message = (str(error).strip().splitlines() or [""])[-1]
         modules = sorted({type(part).__module__ for part in (member.task, member.model) if _is_user_code(part)})
         advice = f"; for the cause run python -m trainers.check {' '.join(modules)}" if modules else ""
         raise UserError(
-            f"task {member.task.name} and model {member.model.name} cannot take a step: {type(error).__name__}: "
-            f"{message}{advice}"
+            f"task {member.task.name} and model {member.model.name} cannot take a step: "
+            f"{describe_briefly(error, line=-1)}{advice}"
         ) from error
 
 

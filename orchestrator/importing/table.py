@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from orchestrator.errors import UserError
 from search_spaces.grammar.values import LARGEST_SEED
-from trainers.errors import suggest_nearest
+from trainers.errors import get_first_line, suggest_nearest
 
 REQUIRED_COLUMNS = ("seed", "step", "metric", "value")
 VALUE_COLUMNS = (*REQUIRED_COLUMNS, "length", "average", "loss")
@@ -89,7 +89,7 @@ def read_table(path: Path) -> ImportedRows:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, pa.ArrowException) as error:
-        raise UserError(f"{path}: cannot be read as a table: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{path}: cannot be read as a table: {get_first_line(error)}") from None
 
     # CSV files write NaN as text, so an empty field is a missing value, not a diverged seed.
     is_csv = path.suffix.lower() == ".csv"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.errors import OutOfSpace
+from trainers.errors import describe_briefly
 
 # A full disk, a quota, or a limit on the size of files.
 DISK_FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
@@ -49,8 +50,7 @@ def describe_out_of_memory(error: BaseException) -> str | None:
         return None
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     limit_note = "" if limit == resource.RLIM_INFINITY else f", which may use {limit / 2**30:.1f} GiB (ulimit -v)"
-    last_line = (str(error).strip().splitlines() or [""])[-1]
-    cause = f"{type(error).__name__}: {last_line}"
+    cause = describe_briefly(error, line=-1)
     return f"out of memory in this process{limit_note}: {cause}; lengthwise needs at least 2 GiB"
 
 

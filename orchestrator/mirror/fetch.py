@@ -20,6 +20,7 @@ from orchestrator.record.ledger.folders import (
 )
 from orchestrator.record.ledger.lock import ACQUIRE_SECONDS
 from orchestrator.storage import ObjectStore
+from trainers.errors import get_first_line
 from trainers.files.atomic_file import write_atomic
 
 LEDGERS = "ledger"
@@ -123,5 +124,5 @@ def fetch_storage(storage: Path, *, strict: bool = True) -> list[str]:
         except (DivergedLedger, StorageError) as error:
             if strict:
                 raise
-            problems.append(f"{name}: cannot fetch: {str(error).splitlines()[0]}")
+            problems.append(f"{name}: cannot fetch: {get_first_line(error)}")
     return problems

@@ -17,7 +17,7 @@ from orchestrator.errors import LengthwiseError, UserError, convert_write_errors
 from orchestrator.plan.checks.sweep_file_checks import SAMPLES, build_configurations
 from orchestrator.plan.optuna_draws import draw_sample
 from search_spaces import SweepSpec
-from trainers.errors import CorpusError
+from trainers.errors import CorpusError, get_first_line
 from trainers.files.data_folders import find_data_folder
 from trainers.tasks.language.corpus import SPLITS, open_corpus, write_corpus
 
@@ -93,10 +93,9 @@ def _download(recipe: Recipe, path: Path) -> tuple[dict[str, NDArray[np.int32]],
             tokenizer = tokenizers.Tokenizer.from_pretrained(recipe.tokenizer)
             text = datasets.load_dataset(recipe.dataset, recipe.configuration, cache_dir=scratch)
         except Exception as error:  # the libraries raise errors of any kind
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise LengthwiseError(
-                f"corpus {path.stem!r}: cannot be read from {recipe.dataset}: {reason}; set HF_ENDPOINT to a mirror, "
-                f"or copy {path.name} from another machine to {path.parent}"
+                f"corpus {path.stem!r}: cannot be read from {recipe.dataset}: {get_first_line(error)}; "
+                f"set HF_ENDPOINT to a mirror, or copy {path.name} from another machine to {path.parent}"
             ) from error
         splits = {split: _tokenize(tokenizer, (row["text"] for row in text[split])) for split in SPLITS}
 

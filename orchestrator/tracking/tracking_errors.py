@@ -14,6 +14,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from orchestrator.errors import LengthwiseError
+from trainers.errors import get_first_line
 
 TIMEOUTS = {  # environment variables; with MLflow's defaults a call blocks for four minutes
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -87,4 +88,4 @@ def _describe_failure(error: Exception) -> str:
         return "another process has locked this database; end the process that writes to it"
     if "out-of-date database schema" in text:
         return "another version of MLflow wrote this database; back it up, then run: mlflow db upgrade ADDRESS"
-    return (text.splitlines() or [type(error).__name__])[0][:300]
+    return get_first_line(error)[:300]

@@ -15,6 +15,7 @@ from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.sweep_status import describe_sweep_status
 from orchestrator.running.watching.meter import format_best_score
 from orchestrator.text.wording import format_duration, format_metric
+from trainers.errors import get_first_line
 
 HEADER = (
     *("name", "study", "state", "configurations", "failed seeds"),
@@ -41,7 +42,7 @@ def list_sweeps(storage: Path, *, is_default: bool = False) -> list[str]:
         try:
             states.append(SweepState.load(folder))
         except LengthwiseError as error:
-            problems.append(f"cannot be read: {str(error).splitlines()[0]}")
+            problems.append(f"cannot be read: {get_first_line(error)}")
     rows = [HEADER, *map(_make_row, sorted(states, key=lambda state: -(state.started_at or math.inf)))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

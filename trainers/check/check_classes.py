@@ -21,7 +21,7 @@ from trainers.check.task_batches import (
     find_target_problems,
 )
 from trainers.config.member import MemberConfig
-from trainers.errors import ConfigError, locate_in_user_code
+from trainers.errors import ConfigError, describe_briefly, locate_in_user_code
 from trainers.evaluation.evaluate import check_lengths, evaluate
 from trainers.optimization.curricula import Curriculum
 from trainers.optimization.optimizer import Optimizer
@@ -141,8 +141,7 @@ def _collect(problems: Iterable[str]) -> list[str]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also SystemExit, which would end the check silently
-        text = (str(error).strip().splitlines() or [""])[-1]
-        collected[f"raises {type(error).__name__}: {text}{locate_in_user_code(error)}"] = None
+        collected[f"raises {describe_briefly(error, line=-1)}{locate_in_user_code(error)}"] = None
     return list(collected)
 
 

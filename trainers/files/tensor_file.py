@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.errors import WeightsError
+from trainers.errors import WeightsError, get_first_line
 from trainers.files.file_digest import compute_file_digest
 
 TensorShapes = Mapping[str, tuple[int, ...]]
@@ -48,8 +48,7 @@ def _read_file(path: Path, device: str) -> tuple[dict[str, Tensor], bool]:
         try:
             content: Any = torch.load(path, map_location=device, weights_only=True)
         except Exception as error:  # zipfile, pickle and torch raise many types
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise WeightsError(f"{path}: is not a state_dict written by torch.save: {reason}") from error
+            raise WeightsError(f"{path}: is not a state_dict written by torch.save: {get_first_line(error)}") from error
         return dict(_flatten(content)), False
 
     # Only files of lengthwise have its entry in their metadata.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from trainers.errors import locate_in_user_code
+from trainers.errors import describe_briefly, locate_in_user_code
 from trainers.models.keyed_dropout import WatchedDropout, use_dropout
 from trainers.models.vmap_call import BATCH_PARAMETERS, TRAINING, call_members, find_batch_parameters
 from trainers.positions.context import Recorder
@@ -89,8 +89,7 @@ def _try_calls(module: nn.Module, second_module: nn.Module, sizes: ModuleSizes, 
     try:
         logits, recorded = (logits, recorded) if loop_reason is None else _try_passes(module, tokens, stacked=False)
     except (Exception, SystemExit) as error:
-        text = (str(error).strip().splitlines() or [""])[0]
-        return Trial((f"fails with {type(error).__name__}: {text}{locate_in_user_code(error)}",))
+        return Trial((f"fails with {describe_briefly(error)}{locate_in_user_code(error)}",))
     # Outside of vmap random draws raise no error, but they change the state of the generator.
     if not torch.equal(rng_state, torch.random.get_rng_state()):
         torch.random.set_rng_state(rng_state)
@@ -223,10 +222,10 @@ def _find_output_problems(
 
 def _explain_loop(error: BaseException) -> str:
     """Return why vmap cannot run a module, with the line of the user's code."""
-    text = (str(error).strip().splitlines() or [""])[0]
-    if operator := re.search(r"aten::\w+", text):
+    description = describe_briefly(error)
+    if operator := re.search(r"aten::\w+", description):
         return f"no vmap rule for {operator[0]}{locate_in_user_code(error)}"
-    return f"torch.func.vmap cannot run it, {type(error).__name__}: {text}{locate_in_user_code(error)}"
+    return f"torch.func.vmap cannot run it, {description}{locate_in_user_code(error)}"
 
 
 @contextmanager

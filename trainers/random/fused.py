@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.errors import describe_briefly
+
 
 @dataclass
 class _FusedState:
@@ -47,7 +49,7 @@ def call_fused(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # any type: torch's compiler calls other compilers
-            return _disable(function, arguments, f"{type(error).__name__}: {error}".splitlines()[0])
+            return _disable(function, arguments, describe_briefly(error))
 
         # If this call has compiled a program, check it before its numbers are used.
         if _count_programs() != programs_before and not torch.equal(drawn, function(*arguments)):

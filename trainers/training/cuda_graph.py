@@ -11,6 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from trainers.errors import get_first_line
 from trainers.packs.training_state import TrainingState
 from trainers.tensors.batch import Batch
 
@@ -84,7 +85,7 @@ class CudaGraphStep:
                 self._train_step(state, copies)
         except RuntimeError as error:
             CudaGraphStep.has_failed = True
-            self._notice_once(str(error).splitlines()[0])
+            self._notice_once(get_first_line(error))
             return False
         self.graphs[key] = graph, [tensor for batch in copies for tensor in batch.tensors()]
         return True

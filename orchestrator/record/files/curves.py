@@ -38,6 +38,7 @@ from orchestrator.record.files.searched_values import add_searched_values
 from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command
+from trainers.errors import get_first_line
 from trainers.files.atomic_file import write_atomic
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def read_part(folder: Path, relative: str, sha256: str) -> Any:
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)  # four times as fast as read_table
     except (pa.ArrowException, OSError) as error:
-        raise make_damage_error(path, f"is not a file of curves: {str(error).splitlines()[0]}") from error
+        raise make_damage_error(path, f"is not a file of curves: {get_first_line(error)}") from error
     if not table.schema.equals(make_schema()):
         raise make_damage_error(path, f"is not a file of curves: its columns must be {', '.join(COLUMNS)}")
     return table
