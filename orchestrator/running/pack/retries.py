@@ -35,7 +35,8 @@ _RUNNING_FOLDER = str(Path(__file__).parents[1])
 class Death:
     """Why a pack died: one line, the traceback of an exception, and whether a retry may succeed.
 
-    `retry` is "once" after most exceptions, because the same exception is likely, and "always" if the pack was killed.
+    `retry` is "once" after most exceptions, because the same exception is likely, and "always" if the pack was killed;
+    a pack that was killed after an exception is still retried.
     `out_of_memory`: whether a smaller pack may succeed.
     """
 
@@ -49,9 +50,9 @@ class Retries:
     """Counts the deaths of packs and decides which are retried: at most `max_retries` times (`Death.retry`)."""
 
     def __init__(self, max_retries: int) -> None:
-        self._max_retries = max_retries
+        self.max_retries = max_retries
         self._deaths = Counter[str]()
-        self._limits = dict[str, int]()
+        self._exceptions = Counter[str]()  # those of the deaths that allow one retry
 
     def report_death(self, driver: Driver, pack_id: str, death: Death) -> bool:
         """Report a death to the driver, and return whether the pack is retried now.
@@ -66,15 +67,15 @@ class Retries:
 
     def decide_retry(self, pack_id: str, death: Death) -> bool:
         """Count a death of the pack, and return whether it is retried."""
-        # "once" allows exactly this retry, by a limit equal to the deaths so far.
+        is_retried = self.may_retry(pack_id, death)
         self._deaths[pack_id] += 1
-        limits = {"never": 0, "once": self._deaths[pack_id], "always": self._max_retries}
-        self._limits[pack_id] = min(limits[death.retry], self.get_limit(pack_id))
-        return self._deaths[pack_id] <= self.get_limit(pack_id)
+        self._exceptions[pack_id] += death.retry == "once"
+        return is_retried
 
-    def get_limit(self, pack_id: str) -> int:
-        """Return how often the pack may die and be retried."""
-        return self._limits.get(pack_id, self._max_retries)
+    def may_retry(self, pack_id: str, death: Death) -> bool:
+        """Return whether the pack would be retried after this death, without counting it."""
+        is_repeated = death.retry == "once" and self._exceptions[pack_id] > 0
+        return death.retry != "never" and not is_repeated and self._deaths[pack_id] < self.max_retries
 
 
 def make_death(

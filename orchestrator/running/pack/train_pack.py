@@ -106,8 +106,8 @@ def import_mirror() -> ModuleType:
 def train_pack_on_ray(config: Mapping[str, Any]) -> None:
     """Train the members of `config["work"]` in a Ray worker.
 
-    Reports `messages` of a PackReporter, and `death` for an exception that must not be retried or ran out of memory.
-    Raises PackRaised for an exception that may be retried, OutOfSpace if the disk is full.
+    Reports `messages` of a PackReporter, and `death` for an exception. Raises PackRaised for an exception that may be
+    retried, OutOfSpace if the disk is full.
     """
     work = decode_work(config["work"])
     use_inductor_cache()
@@ -125,8 +125,8 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
         tune.report({"messages": messages.copy()})
         messages.clear()
 
-    # Tune retries a pack that raises, so a death that must not be retried is only reported. Out of memory is reported,
-    # too, before it is raised: the driver first decides whether smaller packs replace this pack.
+    # Tune retries a pack that raises, so a death that must not be retried is only reported. Others are reported before
+    # they are raised: the driver decides whether smaller packs replace this pack, or whether it has raised before.
     folder = Path(work.folder)
     with convert_full_disk_errors(folder), Watchdog(work.heartbeat_timeout, prepare_stack_file(work)) as watchdog:
         try:
@@ -140,12 +140,8 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
             death = make_death(error, list_imported_files(work.modules), map_copies(work.modules))
             if find_out_of_space(error, folder) is not None:
                 raise
-            if death.out_of_memory or death.retry == "never":
-                with watchdog.paused():
-                    tune.report({"messages": messages, "death": asdict(death)})
-            elif messages:
-                with watchdog.paused():
-                    send_messages()
+            with watchdog.paused():
+                tune.report({"messages": messages, "death": asdict(death)})
             if death.retry != "never":
                 raise PackRaised(death.message, death.trace, death.retry) from None
 

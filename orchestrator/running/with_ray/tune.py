@@ -166,17 +166,22 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
         self.driver.on_hand_out(trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
-        """Pass messages that `train_pack_on_ray` reports to the driver; keep a death that must not be retried."""
+        """Pass messages that `train_pack_on_ray` reports to the driver, and decide what follows an exception.
+
+        The worker raises it next, unless it must not be retried; if no failures are allowed then, Tune ends the pack.
+        """
         pack_id = trial.config["pack_id"]
         for kind, content in result.pop("messages"):
             deliver_message(self.driver, pack_id, kind, content)
         if "death" in result:
             death = Death(**result.pop("death"))
-            if not death.out_of_memory:
+            if death.retry == "never":
                 self._final_deaths[pack_id] = death
-            elif self.driver.repack_after_shortage(pack_id, death.message):
+            elif death.out_of_memory and self.driver.repack_after_shortage(pack_id, death.message):
                 self._replaced_packs.add(pack_id)
-                trial.max_failures = 0  # the worker raises next: its process ends with all its memory
+                trial.max_failures = 0  # the process of the worker ends with all its memory
+            elif not self._retries.may_retry(pack_id, death):
+                trial.max_failures = 0
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Report that the pack died and that Tune has queued it again; set how often Tune may do so.
@@ -191,7 +196,7 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
             self._retries.decide_retry(pack_id, death)
 
         # Tune counts every death, so the limit grows by the lost nodes.
-        trial.max_failures = self._lost_nodes[pack_id] + self._retries.get_limit(pack_id)
+        trial.max_failures = self._lost_nodes[pack_id] + self._retries.max_retries
         self.driver.on_retry(pack_id, death.message, death.trace)
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:

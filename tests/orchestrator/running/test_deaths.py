@@ -1,7 +1,7 @@
 """How the end of a pack is worded, kept and shown, and what Ray is given then; and the tracebacks of the ledger."""
 
 import linecache
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,7 +109,9 @@ def test_under_ray_an_exception_of_ones_own_code_ends_the_pack_and_another_is_ra
         with pytest.raises(PackRaised) as caught:
             train_pack_on_ray({"pack_id": "p1", "work": work})
         assert caught.value.message.startswith("ValueError: the seventh") and "in score" in caught.value.trace
-        assert reported == [{"messages": [("notice", "slow import")]}]  # a retry does not lose what was said before
+        (report,) = reported
+        assert report["messages"] == [("notice", "slow import")]  # a retry does not lose what was said before
+        assert report["death"]["retry"] == "once" and report["death"]["message"] == caught.value.message
         return
     train_pack_on_ray({"pack_id": "p1", "work": work})
     recorder, pack = (
@@ -149,7 +151,8 @@ OWN_ERROR = Death(message="ValueError: mine", retry="never")
         ([KILLED] * 4, [True, True, True, False]),
         ([ERROR] * 2, [True, False]),
         ([KILLED, ERROR, ERROR], [True, True, False]),
-        ([ERROR, KILLED], [True, False]),
+        ([ERROR, KILLED, KILLED, KILLED], [True, True, True, False]),
+        ([ERROR, KILLED, ERROR], [True, True, False]),
         ([KILLED, OWN_ERROR], [True, False]),
         ([OWN_ERROR], [False]),
     ],
@@ -186,6 +189,34 @@ def test_a_lost_node_is_not_one_of_the_retries(monkeypatch, error, lost) -> None
         recorder.on_trial_recover(1, [], trial)
     assert failures == 3 + (tune.MAX_LOST_NODES if lost else 0)
     assert all(("with its node" in message) == lost for _, _, message, _ in driver.calls)
+
+
+@pytest.mark.parametrize(
+    ("deaths", "failures"),
+    [
+        ([ERROR, ERROR], 2),
+        ([ERROR, KILLED, KILLED, KILLED], 4),
+        ([KILLED, ERROR, KILLED, ERROR], 4),
+        ([ERROR, KILLED, ERROR], 3),
+    ],
+)
+def test_under_ray_a_pack_ends_at_its_second_exception_and_not_at_a_kill_after_the_first(
+    monkeypatch, deaths, failures
+) -> None:
+    """As Tune calls: the result that a worker reports comes first, then its failure, which counts."""
+    driver = RecordingDriver()
+    recorder: Any = TuneEventCallback(driver, SimpleNamespace(), Retries(3))
+    trial = SimpleNamespace(config={"pack_id": "p1"}, max_failures=3)
+    for number, death in enumerate(deaths, 1):
+        if death is not KILLED:
+            recorder.on_trial_result(1, [], trial, {"messages": [], "death": asdict(death)})
+        error = None if death is KILLED else PackRaised(death.message, death.trace, death.retry)
+        monkeypatch.setattr(tune, "_read_error", lambda trial, error=error: error)
+        monkeypatch.setattr(tune, "make_ray_death", lambda error, death=death: death)
+        if number > trial.max_failures:
+            break
+        recorder.on_trial_recover(1, [], trial)
+    assert number == failures and trial.max_failures < number
 
 
 def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synthetic_sweep, simple_curve) -> None:
