@@ -58,7 +58,8 @@ def import_to_resume(state: SweepState, *, accept_change: bool) -> tuple[tuple[C
     copy of a missing module in the sweep folder. Raises UntrustedCode for a sweep that is not trusted.
     """
     sources, notes, problems = list[CodeSource](), list[str](), list[str]()
-    accept_advice = "accept it with --accept-code-change (this is recorded)"
+    retry_advice = "; crashed seeds also need --retry-failed" if state.failed_packs else ""
+    accept_advice = f"accept it with --accept-code-change (this is recorded{retry_advice})"
 
     # All problems are collected, so that the user sees them at once.
     for fields in state.modules:

@@ -16,40 +16,60 @@ from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.statistics.failed_seeds import get_sign
 from orchestrator.text.wording import format_count, format_duration, format_number
 
+MIN_STARTS = 4  # a first pack that has trained for so many times of its start shows the speed of all
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
 
 class SpeedMeter:
     """The speed of a sweep since the creation of this meter, without the work of earlier drivers.
 
-    A resumed pack may start from a checkpoint newer than the record, so a pack counts from the step at which it is
+    A pack that resumes may start from a checkpoint newer than the record, so it counts from the step at which it is
     first seen.
     """
 
     def __init__(self, state: SweepState) -> None:
         self._began_at = time.monotonic()
+        self._is_first_driver = len(state.sessions.spans) <= 1
         self._steps_before = count_steps_done(state)
-        self._trained_pack_ids: set[str] = set()  # packs that have trained since then
-        self._training_since: float | None = None  # the time at which the first of them was seen training
+        self._ended_before = {pack.pack_id for pack in state.packs.values() if pack.has_ended}
+        self._first_steps: dict[str, int] = {}  # of packs that have trained since then, when they were first seen to
+        self._started_at: float | None = None  # the time at which a worker was first seen with a pack
+        self._training_since: float | None = None  # the time at which a pack was first seen training
 
     def make_rows(self, state: SweepState, running: Mapping[str, RunningPack]) -> list[tuple[str, str]]:
         """Return the current progress of a sweep with these running packs as rows of label and text."""
-        # The steps up to the first progress of a pack may come from a checkpoint, so they are not counted.
         now, steps = time.monotonic(), count_steps_done(state, running)
-        for pack_id in running.keys() - self._trained_pack_ids:
+        if running and self._started_at is None:
+            self._started_at = now
+        for pack_id in running.keys() - self._first_steps.keys():
             if steps[pack_id] > self._steps_before.get(pack_id, 0):
-                self._trained_pack_ids.add(pack_id)
-                self._steps_before[pack_id] = steps[pack_id]
+                self._first_steps[pack_id] = steps[pack_id]
                 self._training_since = self._training_since or now
 
-        # Over less than a second the speed is too inaccurate to show.
-        done = sum(max(count - self._steps_before.get(pack_id, 0), 0) for pack_id, count in steps.items())
-        speed = (
-            done / (now - self._training_since) if self._training_since and now - self._training_since > 1.0 else 0.0
-        )
+        speed = self._measure_speed(state, running, steps, now)
         phases = Counter(PHASES.get(running_pack.phase, running_pack.phase) for running_pack in running.values())
         phase = ", ".join(sorted(phases)) or "starting workers"
         return make_progress_rows(state, running, elapsed=now - self._began_at, speed=speed, phase=phase)
+
+    def _measure_speed(
+        self, state: SweepState, running: Mapping[str, RunningPack], steps: Mapping[str, int], now: float
+    ) -> float:
+        """Return the member-steps per second, from those done by pack_id; 0.0 while the speed is unknown."""
+        # Over less than a second it is too inaccurate to show.
+        if self._training_since is None or self._started_at is None or now - self._training_since <= 1.0:
+            return 0.0
+        steps_before, began_at = self._steps_before | self._first_steps, self._training_since
+
+        # Packs that wait must start, too: how long that takes is known once one has ended, or matters little.
+        is_waiting = any(not pack.has_ended and pack.pack_id not in running for pack in state.packs.values())
+        if is_waiting or count_seeds(state) > len(state.members):
+            ended = {pack.pack_id for pack in state.packs.values() if pack.has_ended}
+            start_seconds = self._training_since - self._started_at
+            if ended <= self._ended_before and now - self._training_since < MIN_STARTS * start_seconds:
+                return 0.0
+            steps_before = self._steps_before if self._is_first_driver else steps_before
+            began_at = self._started_at
+        return sum(max(count - steps_before.get(pack_id, 0), 0) for pack_id, count in steps.items()) / (now - began_at)
 
 
 def make_progress_rows(
@@ -126,11 +146,16 @@ def count_seeds(state: SweepState) -> int:
 def count_steps(state: SweepState) -> int:
     """Return the member-steps of the sweep; members that are in no pack yet count as the mean of the others.
 
-    In a race, configurations that are not pruned yet count as trained to the end.
+    In a race, configurations that are not pruned yet count as trained to the end. A failed pack has only the steps that
+    it trained, so that a sweep with crashed seeds ends at 100 %.
     """
-    packed_steps = sum(pack.sum_member_steps(pack.steps) for pack in state.packs.values())
-    packed = sum(len(pack.members) for pack in state.packs.values())
-    return round(packed_steps * max(count_seeds(state), packed) / packed) if packed else 0
+    packs = state.packs.values()
+    planned_steps = sum(pack.sum_member_steps(pack.steps) for pack in packs)
+    packed = sum(len(pack.members) for pack in packs)
+    unpacked_steps = round(planned_steps * max(count_seeds(state) - packed, 0) / packed) if packed else 0
+    failed_packs = [pack for pack in packs if pack.status == "failed"]
+    lost_steps = sum(pack.sum_member_steps(pack.steps) - pack.sum_member_steps(pack.step) for pack in failed_packs)
+    return planned_steps + unpacked_steps - lost_steps
 
 
 def find_best_configuration(state: SweepState) -> ConfigurationState | None:
@@ -166,15 +191,15 @@ def format_best_score(state: SweepState, placeholder: str = "none yet") -> str:
         return placeholder
     score, number, best = ranked[0]
     ties = sum(other == score for other, *_ in ranked) - 1
-    tied = f", tied with {format_count(ties, 'other')}" if ties else ""
+    tied = f" tied with {format_count(ties, 'other')}" if ties else ""  # a line of a log ends a row at its first comma
     return f"{format_number(best.scores[-1])} ({make_label(state.provenance, number)}{tied})"
 
 
 def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = MappingProxyType({})) -> dict[str, int]:
-    """Return the member-steps done by pack_id, recorded or reported by its heartbeat; all steps of an ended pack."""
+    """Return the member-steps done by pack_id, recorded or reported by its heartbeat; all steps of a complete pack."""
     steps = {}
     for pack in state.packs.values():
-        step = pack.steps if pack.has_ended else pack.step
+        step = pack.steps if pack.status == "complete" else pack.step
         if pack.pack_id in running:
             step = max(step, running[pack.pack_id].step)
         steps[pack.pack_id] = pack.sum_member_steps(step)

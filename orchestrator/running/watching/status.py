@@ -75,7 +75,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         *([("tracebacks", f"{format_command('status', state.folder)} --trace")] if retry else []),
         *_make_stopped_row(state, seed_count),
         *_make_race_rows(state),
-        (f"{noun}s", f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"),
+        *([] if noun == "run" else [(f"{noun}s", _count_ended_packs(state))]),  # a run is a seed
         *(("packs repacked", sentence) for sentence in describe_repackings(state.repackings)),
         *([] if ended else [("steps", done_share)]),
         ("best score" if ended else "best so far", f"{format_best_score(state)}{_describe_objective(state)}"),
@@ -93,6 +93,11 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         last = "" if is_named else f", last: {attempts[-1]}"
         rows.append(("failed attempts", f"{len(attempts)} in {format_count(tried, noun)}{last}"))
     return rows
+
+
+def _count_ended_packs(state: SweepState) -> str:
+    """Return the number of packs that have ended and of all as text: "3/12"."""
+    return f"{sum(pack.has_ended for pack in state.packs.values())}/{len(state.packs)}"
 
 
 def _describe_objective(state: SweepState) -> str:

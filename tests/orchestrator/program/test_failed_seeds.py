@@ -10,6 +10,7 @@ from orchestrator.report.page.data import make_page_data
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.seed_failures import name_seeds
 from orchestrator.results.sweep_status import describe_end_status
+from orchestrator.running.watching.meter import make_progress_rows
 from orchestrator.running.watching.status import make_status_rows, make_trace_lines
 from orchestrator.tracking.pages import make_note
 from tests.orchestrator.program.studies import Study, script
@@ -48,6 +49,8 @@ def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
     assert re.findall(r"#\d+|seed \d+|loss|step \d+", rows["diverged"]) == ["#0", "#1", "seed 1", "loss", "step 20"]
     assert rows["crashed"].startswith("#0 #1 seed 2: ") and rows["crashed"].endswith("ValueError: bad batch")
     assert "continue with" not in rows
+    progress = dict(make_progress_rows(state, {}, elapsed=1.0, speed=0.0, phase=""))
+    assert progress["steps"].startswith("100 %")  # of the steps that are left without those of the crashed seeds
 
     # The end of `run`, and what MLflow shows, agree with it.
     *_, diverged, crashed, retry, _ = study.output.splitlines()
@@ -68,6 +71,7 @@ def test_a_sweep_whose_first_members_all_failed_has_one_command(study: Study) ->
     study.write(script(step="raise ValueError('always')"), seeds=4)
     rows = dict(make_status_rows(study.run()))
     assert rows["state"].startswith("interrupted") and "continue with" not in rows
+    assert rows["steps"] == "0 %"
     assert "--retry-failed" in rows["retry crashed"] and "--accept-code-change" in rows["retry crashed"]
 
 

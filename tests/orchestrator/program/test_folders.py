@@ -82,7 +82,8 @@ def test_a_change_of_code_names_the_option_of_every_command_that_accepts_it(stud
     study.write()
     with pytest.raises(UserCodeError) as refused:
         study.resume(state, retry_failed=True)
-    assert "--accept-code-change" in str(refused.value) and "lengthwise resume" not in str(refused.value)
+    assert all(option in str(refused.value) for option in ("--accept-code-change", "--retry-failed"))
+    assert "lengthwise resume" not in str(refused.value)
     with pytest.raises(SweepExists) as exists:
         study.run()
     assert "--retry-failed" in str(exists.value)

@@ -21,6 +21,7 @@ from orchestrator.running.watching import leading_curve
 from orchestrator.running.watching.follow import LedgerMeter, follow_sweep
 from orchestrator.running.watching.leading_curve import make_leading_curve_rows
 from orchestrator.running.watching.meter import find_best_configuration, format_best_score, make_progress_rows
+from orchestrator.running.watching.progress import make_plain_line
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.session.webhook import make_notice_fields
 from orchestrator.text.consoles import align_rows
@@ -160,8 +161,9 @@ def test_configurations_with_the_best_score_are_counted(tmp_path, synthetic_swee
     state = synthetic_sweep(
         tmp_path / "tied", [{"training.learning_rate": 0.001 * (1 + n)} for n in range(7)], 2, rounded
     )
-    assert format_best_score(state) == "0.00 (#0, tied with 2 others)"
-    assert dict(make_status_rows(state))["best score"].startswith("0.00 (#0, tied with 2 others): total_variation")
+    best = format_best_score(state)
+    assert best == "0.00 (#0 tied with 2 others)" and best in make_plain_line([("best so far", best)])
+    assert dict(make_status_rows(state))["best score"].startswith("0.00 (#0 tied with 2 others): total_variation")
 
 
 def test_a_killed_and_an_interrupted_sweep_say_how_to_go_on(tmp_path, synthetic_sweep, simple_curve):

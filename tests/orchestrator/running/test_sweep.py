@@ -343,6 +343,7 @@ def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stag
         )
         pack_id, _ = driver.take_next_pack()
         driver.on_hand_out(pack_id)
+        state.sessions.spans.append([0.0, 0.0])  # of the driver that resumes
         meter, pack = SpeedMeter(state), state.packs[pack_id]
         for step in (40, 45, 50):
             heartbeat(driver, pack_id, "train", step, 0.0)
@@ -350,6 +351,33 @@ def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stag
             clock += 5.0
     assert (pack.steps, len(pack.members), len(state.members)) == (60, 6, 8)
     assert rows["time left"] == f"about {(8 * 60 - 6 * 50) // 6} s"
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_no_time_left_is_estimated_while_the_starts_of_waiting_packs_are_unknown(stage, monkeypatch, has_ended):
+    """A pack of 6 of the 8 members starts in 8 s, and trains up to step 40 of 60, or to its end, in 12 s."""
+    staged, state = stage("first"), SweepState.load(stage("second").folder)
+    clock = [0.0]
+    monkeypatch.setattr(meter_module.time, "monotonic", lambda: 100.0 + clock[0])
+    with Ledger.open(state.folder) as ledger:
+        packer = Packer(staged.spec, inline.describe_process(0.0))
+        driver = driver_module.SweepDriver(staged.spec, ledger, state, packer=packer)
+        pack_id, _ = driver.take_next_pack()
+        driver.on_hand_out(pack_id)
+        meter, texts = SpeedMeter(state), []
+        for second, step in ((0.0, 0), (8.0, 1), (20.0, 40), (44.0, 50)):
+            clock[0] = second
+            heartbeat(driver, pack_id, "train", step, 0.0)
+            if has_ended and step == 40:
+                state.packs[pack_id].status = "complete"
+                del driver.running[pack_id]
+            texts.append(dict(meter.make_rows(state, driver.running))["time left"])
+            if has_ended and step == 40:
+                break
+    if has_ended:
+        assert texts == ["-", "-", f"about {round(2 * 60 / (6 * 60 / 20))} s"]
+    else:
+        assert texts == ["-", "-", "-", f"about {round((8 * 60 - 6 * 50) / (6 * 50 / 44))} s"]
 
 
 @pytest.mark.parametrize("sets", [("training.stop={metric: kl, threshold: 100.0, samples: 2}",), ()], ids=str)
