@@ -50,6 +50,10 @@ class Measurements:
         }
         return replace(self, metrics=metrics, longest_trained=recorded.longest_trained, trained=recorded.trained)
 
+    def get_trained_lengths(self, metric: str) -> tuple[int, ...]:
+        """Return the trained lengths of a metric, evaluated or not; empty without any, and in ledgers of 1.0.0."""
+        return self.trained.get(self.metrics[metric].distribution, ())
+
     def list_further_distributions(self) -> tuple[str, ...]:
         """Return the names of the distributions besides the trained one, which prefix the names of their metrics."""
         return tuple(self._list_lengths())[1:]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 
 from orchestrator.record.state.entities import STOPPED_BY_BUDGET
 from orchestrator.record.state.lineage import CONFIRMS
@@ -33,12 +34,12 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     """Return a legend of a table of configurations: lengths of each group, quartiles, reach, and infinity if shown."""
     # Lengths that differ between configurations have no common legend.
     common_groups = summary.common_groups
-    lengths = (
-        {"trained": common_groups.trained, "selection": summary.objective.lengths, "test": common_groups.test}
-        if common_groups
-        else {}
-    )
-    parts = [", ".join(f"{name} {format_ranges(group)}" for name, group in lengths.items() if group)]
+    parts = []
+    if common_groups:
+        trained = _find_trained_lengths(summary, common_groups) or common_groups.trained
+        texts = [f"trained {format_trained(trained, common_groups.trained)}"] if trained else []
+        lengths = {"selection": summary.objective.lengths, "test": common_groups.test}
+        parts += texts + [f"{name} {format_ranges(group)}" for name, group in lengths.items() if group]
     if read_search_labels(provenance := summary.state.provenance):
         parts.append(f"labels of {provenance[CONFIRMS]['sweep']}; number: in this sweep, for commands")
 
@@ -155,14 +156,32 @@ def _describe_trained(summary: Summary, common_groups: LengthGroups) -> str:
     if not longest:
         return f"no length of {metric} was trained on"
 
-    recorded = {measurements.trained.get(distribution, ()) for measurements in summary.measurements.values()}
-    trained = recorded.pop() if len(recorded) == 1 else ()
-    if not trained and summary.state.spec.get("evaluation", {}).get("lengths", "all") == "all":
-        trained = common_groups.trained
-    if trained and trained == common_groups.trained:
-        return f"trained on {format_ranges(trained)}"
-    evaluated = f"of these {format_ranges(common_groups.trained) if common_groups.trained else 'none'} evaluated"
-    return f"trained on {format_ranges(trained) if trained else f'lengths up to {longest}'}, {evaluated}"
+    trained = _find_trained_lengths(summary, common_groups)
+    if trained:
+        return f"trained on {format_trained(trained, common_groups.trained)}"
+    return f"trained on lengths up to {longest} ({_format_evaluated(common_groups.trained)})"
+
+
+def _find_trained_lengths(summary: Summary, common_groups: LengthGroups) -> tuple[int, ...]:
+    """Return the trained lengths of the judged metric, evaluated or not.
+
+    Empty if they differ between configurations, and in ledgers of 1.0.0, unless all lengths were evaluated.
+    """
+    metric = summary.objective.metric
+    recorded = {measurements.get_trained_lengths(metric) for measurements in summary.measurements.values()}
+    if len(recorded) == 1 and (trained := recorded.pop()):
+        return trained
+    are_all_evaluated = summary.state.spec.get("evaluation", {}).get("lengths", "all") == "all"
+    return common_groups.trained if are_all_evaluated else ()
+
+
+def format_trained(trained: Sequence[int], evaluated: Sequence[int]) -> str:
+    """Return trained lengths as text, with the evaluated ones if these are fewer: "2-6 (evaluated at 4, 6)"."""
+    return format_ranges(trained) + ("" if trained == evaluated else f" ({_format_evaluated(evaluated)})")
+
+
+def _format_evaluated(lengths: Sequence[int]) -> str:
+    return f"evaluated at {format_ranges(lengths)}" if lengths else "none evaluated"
 
 
 def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:

@@ -40,10 +40,9 @@ class LaterEvaluation:
 
     def format_trained_lengths(self, metric: str) -> str:
         """Return the trained lengths of a metric as text; for ledgers of 1.0.0 the longest one."""
-        distribution = self.measurements.metrics[metric].distribution
-        if lengths := self.measurements.trained.get(distribution, ()):
+        if lengths := self.measurements.get_trained_lengths(metric):
             return format_ranges(lengths)
-        longest = self.measurements.longest_trained.get(distribution)
+        longest = self.measurements.longest_trained.get(self.measurements.metrics[metric].distribution)
         return "none" if longest is None else f"up to {longest}"
 
     def list_metrics_like(self, base: str) -> list[str]:

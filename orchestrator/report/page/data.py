@@ -13,6 +13,7 @@ import pandas as pd
 
 from orchestrator.record.files.recorded_modules import import_recorded
 from orchestrator.report.confirmation_sentences import describe_confirmed_pair
+from orchestrator.report.judging_notes import format_trained
 from orchestrator.report.lead_sentences import has_leader, make_extend_command
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configuration_tables import (
@@ -41,13 +42,14 @@ MAX_NUMBERS = 1_400_000  # of curves in a page, 7.5 MB; with more, training step
 SHOWN_GROUPS = ("trained", "selection", "test")
 
 Floats = npt.NDArray[np.float32]
+RecordedLengths = tuple[LengthGroups, tuple[int, ...]]  # the evaluated lengths by group, and all trained ones
 
 
 def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     """Return all data of the page; `curves` are those of all members, also of unfinished configurations."""
     # Configurations refer to groups of lengths by number.
     objective = summary.objective
-    groups: dict[LengthGroups, int] = {}
+    groups: dict[RecordedLengths, int] = {}
     configurations = [_describe_configuration(summary, row, groups) for row in summary.rows]
     return {
         "name": summary.name,
@@ -71,7 +73,7 @@ def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
         },
         "configurations": configurations,
         "logarithmic_outcomes": [name for name in ("selection", "test") if _is_outcome_logarithmic(summary, name)],
-        "groups": [{name: [*getattr(lengths, name)] for name in SHOWN_GROUPS} for lengths in groups],
+        "groups": [_describe_lengths(*lengths) for lengths in groups],
         "table": make_cells(
             summary.rows,
             [*make_identity_columns(summary), *make_value_columns(summary), *make_result_columns(summary)],
@@ -108,10 +110,15 @@ def _explain_lost(summary: Summary) -> str:
 
 
 def _describe_configuration(
-    summary: Summary, row: ConfigurationResult, groups: dict[LengthGroups, int]
+    summary: Summary, row: ConfigurationResult, groups: dict[RecordedLengths, int]
 ) -> dict[str, Any]:
     """Return the data of a configuration; adds new groups of lengths to `groups`, which numbers them."""
-    metrics = [metric for metric in summary.headline if metric in summary.measurements[row.config_id].metrics]
+    measurements = summary.measurements[row.config_id]
+    lengths = {
+        metric: (summary.find_length_groups(row, metric), measurements.get_trained_lengths(metric))
+        for metric in summary.headline
+        if metric in measurements.metrics
+    }
 
     # An infinite median is no value if it stands for failed seeds or for a threshold that was never reached.
     may_lose = row.seeds_failed or summary.objective.metric in summary.unreached_metrics
@@ -134,10 +141,15 @@ def _describe_configuration(
             for group, quartiles in (("selection", row.selection_quartiles), ("test", row.test_quartiles))
             if row.has_failed or (may_lose and quartiles is not None and math.isinf(quartiles.median))
         ],
-        "groups": {
-            metric: groups.setdefault(summary.find_length_groups(row, metric), len(groups)) for metric in metrics
-        },
+        "groups": {metric: groups.setdefault(recorded, len(groups)) for metric, recorded in lengths.items()},
     }
+
+
+def _describe_lengths(groups: LengthGroups, trained: tuple[int, ...]) -> dict[str, Any]:
+    """Return the evaluated lengths of each group, and all `trained` ones, which ledgers of 1.0.0 lack."""
+    trained = trained or groups.trained
+    shown = {name: [*getattr(groups, name)] for name in SHOWN_GROUPS}
+    return {**shown, "trained_on": [*trained], "trained_text": format_trained(trained, groups.trained)}
 
 
 def _describe_hyperparameter(summary: Summary, key: str, name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
-from orchestrator.report.judging_notes import describe_columns
+from orchestrator.report.judging_notes import describe_columns, describe_selection
 from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import make_page_data
 from orchestrator.report.sentences import describe_best
@@ -134,6 +134,19 @@ def test_curves_are_those_of_the_ledger(small_sweep):
     early = curves[(curves["step"] == 50) & (curves["config_id"] == row.config_id) & (curves["average"] == "ema")]
     early = early[early["metric"] == "total_variation"].pivot(index="seed", columns="length", values="value")
     assert np.allclose(judged[1, 2, 1], np.median(early.to_numpy(float), axis=0))
+
+
+def test_trained_lengths_are_named_whether_evaluated_or_not(tmp_path):
+    study = Study(tmp_path)
+    study.write(evaluation__trained_lengths=[2, 3, 4, 5, 7])
+    summary = summarize(state := study.run())
+    data = make_page_data(summary, read_curves(state))
+    (lengths,) = data["groups"]
+    assert (lengths["trained_on"], lengths["trained"]) == ([2, 3, 4, 5, 7], [5])
+    named = "2-5, 7 (evaluated at 5)"
+    assert lengths["trained_text"] == named
+    assert describe_columns(summary, data["table"]).split("; ")[:3] == [f"trained {named}", "selection 10", "test 20"]
+    assert f"trained on {named}" in describe_selection(summary)
 
 
 @pytest.mark.parametrize(("limit", "steps"), [(page_data_module.MAX_NUMBERS, [50, 100, 150]), (1, [150])])

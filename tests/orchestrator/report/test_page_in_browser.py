@@ -328,10 +328,26 @@ def sparse(tmp_path_factory, synthetic_sweep):
     return write_report(state.folder, summarize(state), curves)[0]
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_each_of_few_lengths_has_a_point_on_every_line_and_a_narrow_shade(sparse, tab, width):
+@pytest.mark.parametrize(
+    ("width", "trained", "shaded"),
+    [
+        (390, [1, 2, 3, 4, 5], [(2.5, 5.5)]),
+        (1280, [2, 3, 4, 5], [(2.5, 5.5)]),
+        (1280, [3, 5], [(2.5, 3.5), (4.5, 5.5)]),
+    ],
+)
+def test_each_of_few_lengths_has_a_point_on_every_line_and_a_narrow_shade(
+    sparse, tab, tmp_path, width, trained, shaded
+):
+    """Length 4, which is not evaluated, is shaded only if it was trained."""
+    text = sparse.read_text()
+    data = json.loads(old := re.search(r'id="data">(.*?)</script>', text)[1])
+    assert [group["trained_on"] for group in data["groups"]] == [[1, 2, 3, 4, 5]]
+    data["groups"][0]["trained_on"] = trained
+    changed = tmp_path / "sparse.html"
+    changed.write_text(text.replace(old, json.dumps(data)))
     tab.resize(width, 900)
-    tab.open(sparse.as_uri())
+    tab.open(changed.as_uri())
     box = "e => (b => [(b.left + b.right) / 2, b.width])(e.getBoundingClientRect())"
     places = tab.read(f"[...document.querySelectorAll('#curves .curve')].map({box})")[0]
     left, unit = places[0] - places[1] / 2, places[1] / 8  # pixels of a length: lines lead from 3 to 11
@@ -346,8 +362,8 @@ def test_each_of_few_lengths_has_a_point_on_every_line_and_a_narrow_shade(sparse
     # Shades touch where no length lies between, and else cover only what is near.
     shades = f"[...document.querySelectorAll('#curves .range')].map(e => [e.classList[1], ...({box})(e)])"
     ends = [(name, 3 + (x - w / 2 - left) / unit, 3 + (x + w / 2 - left) / unit) for name, x, w in tab.read(shades)]
-    assert [name for name, _, _ in ends] == ["trained", "trained", "selection", "test"]
-    wanted = [(2.5, 3.5), (4.5, 5.5), (5.5, 7.5), (10.5, 11.5)]
+    assert [name for name, _, _ in ends] == [*(["trained"] * len(shaded)), "selection", "test"]
+    wanted = [*shaded, (5.5, 7.5), (10.5, 11.5)]
     assert [edges for _, *edges in ends] == [pytest.approx(edges, abs=0.15) for edges in wanted]
     assert tab.problems == []
 

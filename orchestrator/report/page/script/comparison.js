@@ -39,7 +39,8 @@ function drawInterval(value, low, high, limit, {dots = [], mayFill = true, width
 // Return the differences of c and d at their common lengths, pair by pair, with their medians, and the lengths by
 // group. A pair is `isLost` if both seeds failed.
 function subtractCurves(c, d) {
-  const m = state.metric, groups = Object.fromEntries(GROUPS.map(group => [group, listCommon(c, d, m, group)]));
+  const m = state.metric, names = [...GROUPS, "trained_on"];
+  const groups = Object.fromEntries(names.map(name => [name, listCommon(c, d, m, name)]));
   const lengths = lengthsOf(m).filter(length => GROUPS.some(group => groups[group].includes(length)));
   const curveOf = (side, seed) => seedCurve(m, state.average, side, configurations[side].seeds.indexOf(seed));
   const valuesOf = curve => lengths.map(length => curve[lengthsOf(m).indexOf(length)])

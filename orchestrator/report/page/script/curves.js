@@ -53,13 +53,19 @@ const reachOf = lengths => Math.max(0.5, isSparse(lengths) ? 0.012 * (lengths.at
 const makeLengthScale = (lengths, left, right) =>
   d3.scaleLinear([lengths[0] - reachOf(lengths), lengths.at(-1) + reachOf(lengths)], [left, right]);
 
-// Shade the trained and the selection lengths and name the groups. A shade ends halfway to the next evaluated length,
-// or nearer if lengths are sparse.
+// Shade the trained and the selection lengths and name the groups; trained lengths need not be evaluated. A shade ends
+// halfway to the next length, or nearer if lengths are sparse.
 function shadeLengths(svg, x, lengths, groups, top, bottom) {
+  const groupOf = length => ["selection", "trained", "test"].find(group => groups[group]?.includes(length)) || "";
+  const isBetween = length => length > lengths[0] && length < lengths.at(-1) && !lengths.includes(length);
+  const grouped = d3.sort([
+    ...lengths.map(length => ({length, group: groupOf(length)})),
+    ...(groups.trained_on ?? []).filter(isBetween).map(length => ({length, group: "trained"})),
+  ], ({length}) => length);
   const reach = isSparse(lengths) ? reachOf(lengths) : Infinity, [lowest, highest] = x.domain();
-  const middles = d3.pairs(lengths, (length, next) => (length + next) / 2);
-  const shades = lengths.map((length, index) => ({
-    group: ["selection", "trained", "test"].find(group => groups[group]?.includes(length)) || "",
+  const middles = d3.pairs(grouped, (item, next) => (item.length + next.length) / 2);
+  const shades = grouped.map(({length, group}, index) => ({
+    group,
     from: Math.max(middles[index - 1] ?? lowest, length - reach),
     to: Math.min(middles[index] ?? highest, length + reach),
   }));

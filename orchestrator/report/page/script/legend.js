@@ -54,8 +54,9 @@ function listShades(groups) {
     entry.append(swatch, text);
     return entry;
   };
-  const entries = Object.keys(shades).filter(group => groups[group]?.length)
-    .map(group => makeEntry(shades[group], `${group} ${formatRanges(groups[group])}`));
+  const textOf = group => group === "trained" ? groups.trained_text : formatRanges(groups[group]);
+  const entries = Object.keys(shades).filter(group => groups[group === "trained" ? "trained_on" : group]?.length)
+    .map(group => makeEntry(shades[group], `${group} ${textOf(group)}`));
   const colors = `linear-gradient(90deg,${[0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",")})`;
   if (ranked.some(c => !markOf(c)))
     entries.push(makeEntry(colors, "first to last by the selection lengths", {class: "ramp"}));
