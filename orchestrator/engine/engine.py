@@ -17,7 +17,7 @@ from orchestrator.errors import UserError
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost
 from orchestrator.interface.work import PackWork
-from orchestrator.machine.gpus import limit_gpu_memory
+from orchestrator.machine.processors import limit_gpu_memory
 from search_spaces.grammar.sections import ENGINE_SECTIONS
 from trainers.check import check_metrics, check_model, check_optimizer, check_task
 from trainers.config.member import EvaluationConfig, MemberConfig, TrainingConfig

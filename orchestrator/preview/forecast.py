@@ -8,7 +8,7 @@ from typing import NamedTuple
 import psutil
 
 from orchestrator.engine.engine import LARGEST_PACK_CPU, Engine, count_equivalent_steps, estimate_cost_or_refuse
-from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, read_gpu_memories
+from orchestrator.machine.processors import compute_smallest_share, count_gpu_packs, read_gpu_memories
 from orchestrator.plan import optuna_draws
 from orchestrator.plan.checks.sweep_file_checks import build_first_generation
 from orchestrator.plan.configurations import Configuration, list_trainer_warnings

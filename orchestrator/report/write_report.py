@@ -63,11 +63,6 @@ def _read_results(folder: Path) -> tuple[Summary, pd.DataFrame]:
     return summarize(state, curves), curves
 
 
-def read_summary(folder: Path) -> Summary:
-    """Return the summary of the sweep in `folder`; raises what reading its ledger and curves raises."""
-    return summarize(SweepState.load(folder))
-
-
 def write_report(folder: Path, summary: Summary | None = None, curves: pd.DataFrame | None = None) -> tuple[Path, Path]:
     """Write report.html and the CSV tables of a sweep, finished or not; return the paths of report.html and report.csv.
 
@@ -115,7 +110,7 @@ def refresh_page(folder: Path, ended: threading.Event) -> None:
 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:
     """Print a table of the later evaluations with these keys (`make_evaluation_key`), at all of their lengths."""
-    summary = read_summary(folder)
+    summary = summarize(SweepState.load(folder))
     section = make_later_section(
         summary, [evaluation for evaluation in summary.later_evaluations if evaluation.key in keys]
     )

@@ -17,8 +17,9 @@ from urllib.parse import quote
 
 from PIL import Image
 
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.terminal import Screen
-from orchestrator.report.write_report import read_summary
+from orchestrator.results.make_summary import summarize
 from orchestrator.text.consoles import UncroppedConsole
 from tests.browser import Browser
 
@@ -45,7 +46,8 @@ def screen_of(folder: Path) -> str:
     out = io.StringIO()
     look = {"width": WIDTH, "height": HEIGHT, "force_terminal": True, "color_system": None}
     with contextlib.chdir(folder.parents[1]):
-        UncroppedConsole(file=out, **look).print(Screen(read_summary(folder.relative_to(folder.parents[1]))))
+        summary = summarize(SweepState.load(folder.relative_to(folder.parents[1])))
+        UncroppedConsole(file=out, **look).print(Screen(summary))
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().split("\n"))
 
 

@@ -1,16 +1,32 @@
-"""Choose the number of members of each pack so that all workers finish together; pure functions."""
+"""Choose the number of members of each pack so that it fits and all workers finish together; pure functions."""
 
 import heapq
 import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 MIN_GAIN = 0.1  # share of time that more packs must save, because each pack starts and compiles separately
 BISECTIONS = 20  # precision 1e-6 of the current end
 MAX_SHIFT = 0.1  # share of a pack that may move to its neighbour to keep the seeds of a configuration together
+MEMORY_TOLERANCE = 0.1  # share by which the reported memory of the same workers may differ between starts of Ray
 
 Sizes = dict[str, list[int]]
 """The numbers of members of the packs, by structural key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortage:
+    """A pack that ran out of memory: its structure, number of members, and the bytes it was planned for."""
+
+    structural_key: str
+    members: int
+    bytes: int
+
+    def find_max_members(self, bytes_per_worker: float) -> int:
+        """Return the maximum size of such packs: half the size of this pack, scaled for workers with other memory."""
+        half, ratio = (self.members + 1) // 2, bytes_per_worker / max(1, self.bytes)
+        return half if abs(ratio - 1) <= MEMORY_TOLERANCE else max(1, int(half * ratio))
 
 
 def split_evenly(members: int, count: int) -> list[int]:

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from orchestrator.interface.trainer import Member, PackCost
 from orchestrator.plan.configurations import Configuration
-from orchestrator.plan.packing.pack_sizes import Sizes, balance_sizes, split_evenly, split_members
-from orchestrator.plan.packing.shortages import Shortage
+from orchestrator.plan.packing.pack_sizes import Shortage, Sizes, balance_sizes, split_evenly, split_members
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 

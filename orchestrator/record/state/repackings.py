@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.plan.packing.shortages import Shortage
+from orchestrator.plan.packing.pack_sizes import Shortage
 from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.race import RungDecision
 from orchestrator.text.wording import format_count

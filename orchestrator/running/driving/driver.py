@@ -128,12 +128,12 @@ class SweepDriver:
                 # Decisions of a race: record each before its effects.
                 case DecideRung():
                     fields = make_rung_fields(self.spec, self.state)
-                    self.record("rung", **fields)
+                    self.record_all("rung", [fields])
                     self._resume_packs()
                     self._record_scores(set(fields["survivors"]))  # survivors whose members have all ended
                 case DecideRound():
                     fields = make_race_fields(self.spec, self.state, self._scores)
-                    self.record("race", **fields)
+                    self.record_all("race", [fields])
                     self._plan_packs(set(fields["survivors"]), should_queue=True)
                     self._record_scores(set(fields["survivors"]))  # survivors that already have the new seeds
                 # No pack can be handed out now.
@@ -175,12 +175,10 @@ class SweepDriver:
         # A pack resumes from its last checkpoint, so it may report steps again that are in the ledger.
         if decoded.step not in pack.evaluations:
             curves = curve_store.store_curves(self.state, pack, decoded)
-            self.record(
-                "evaluation",
-                **make_evaluation_fields(pack_id, decoded, curves),
-                **self._environments.make_fields(pack_id, self.state.environments),
-                **({"weights": weights.make_weights_fields(decoded.weights)} if decoded.weights else {}),
-            )
+            fields = make_evaluation_fields(pack_id, decoded, curves)
+            fields |= self._environments.make_fields(pack_id, self.state.environments)
+            fields |= {"weights": weights.make_weights_fields(decoded.weights)} if decoded.weights else {}
+            self.record_all("evaluation", [fields])
             if decoded.final:
                 self._scores.score_final(pack_id, decoded)
 
@@ -281,12 +279,8 @@ class SweepDriver:
 
     # Called by the sweep ----------------------------------------------------------------------------------------------
 
-    def record(self, kind: str, **fields: Any) -> None:
-        """Write a record and apply it to the state once it is on disk."""
-        self.record_all(kind, [fields])
-
     def record_all(self, kind: str, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Write records of a kind, RECORDS_AT_ONCE per write to disk."""
+        """Write records of a kind, RECORDS_AT_ONCE per write to disk, and apply them to the state."""
         for first in range(0, len(entries), RECORDS_AT_ONCE):
             with self._hold_signals():
                 add_records(self.ledger, self.state, kind, entries[first : first + RECORDS_AT_ONCE])
@@ -366,7 +360,7 @@ class SweepDriver:
         if repacking is None:
             return None
         fields, still_waiting = repacking
-        self.record("recut", **fields)  # the ledger's word for a repacking
+        self.record_all("recut", [fields])  # the ledger's word for a repacking
         self._say(describe_repacking(self.state.repackings[-1]))
         return still_waiting
 
@@ -407,9 +401,10 @@ class SweepDriver:
         timeout = self.spec.resources.heartbeat_timeout
         if report := take_watchdog_report(self.state.folder, pack_id, attempt, timeout):
             error, trace = report
-        fields = self._environments.make_fields(pack_id, self.state.environments)
+        fields = {"pack_id": pack_id, "attempt": attempt, "error": error}
+        fields |= self._environments.make_fields(pack_id, self.state.environments)
         fields |= {"trace": trace} if trace else {}
-        self.record("attempt", pack_id=pack_id, attempt=attempt, error=error, **fields)
+        self.record_all("attempt", [fields])
         return error
 
     def _record_pack_end(self, pack_id: str, status: str, error: str | None) -> None:
@@ -417,7 +412,7 @@ class SweepDriver:
         pack = self.state.packs[pack_id]
         running = self.running.pop(pack_id, RunningPack())  # a resumed driver only closes packs that have ended
         seconds = max(running.seconds, pack.seconds)
-        self.record("pack_end", pack_id=pack_id, status=status, error=error, seconds=seconds)
+        self.record_all("pack_end", [{"pack_id": pack_id, "status": status, "error": error, "seconds": seconds}])
         self._record_scores({config_id for config_id, _ in pack.members})
 
     def _record_scores(self, config_ids: set[str]) -> None:

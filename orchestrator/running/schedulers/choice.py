@@ -9,8 +9,7 @@ from statistics import mean
 
 from orchestrator.errors import UserError
 from orchestrator.interface.trainer import Member
-from orchestrator.machine.cpus import count_cores
-from orchestrator.machine.gpus import read_gpu_memories
+from orchestrator.machine.processors import count_cores, read_gpu_memories
 from orchestrator.plan import optuna_draws
 from orchestrator.plan.rounds import plan_rounds
 from orchestrator.running.pack.protocol import Scheduler

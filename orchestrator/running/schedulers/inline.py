@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from orchestrator.errors import OutOfSpace
 from orchestrator.interface.work import PackWork
 from orchestrator.machine.exhaustion import convert_full_disk_errors
-from orchestrator.machine.gpus import compute_smallest_share, free_memory, read_gpu_memories
+from orchestrator.machine.processors import compute_smallest_share, free_memory, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.record.files.recorded_modules import list_imported_files, map_copies
 from orchestrator.running.pack.protocol import Driver, DriverStopped, deliver_message, shield_driver

@@ -16,8 +16,7 @@ from pathlib import Path
 import psutil
 
 from orchestrator.errors import OutOfSpace
-from orchestrator.machine.cpus import count_cores
-from orchestrator.machine.gpus import count_gpu_packs, list_gpu_slots, read_gpu_memories
+from orchestrator.machine.processors import count_cores, count_gpu_packs, list_gpu_slots, read_gpu_memories
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.pack.protocol import ChildImportError, Driver, deliver_message
 from orchestrator.running.pack.retries import WORKER_DIED, Death, Retries

@@ -14,7 +14,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.errors import UserError
-from orchestrator.machine.gpus import compute_smallest_share, count_gpu_packs, read_gpu_memories
+from orchestrator.machine.processors import compute_smallest_share, count_gpu_packs, read_gpu_memories
 from orchestrator.text.wording import format_count
 
 POLL_SECONDS = 2.0  # between two readings of the nodes

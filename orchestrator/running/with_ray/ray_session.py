@@ -5,7 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from orchestrator.errors import UserError
-from orchestrator.machine.gpus import ASSUMED_BYTES, QUERY_TIMEOUT_SECONDS, compute_smallest_share, read_gpu_memories
+from orchestrator.machine.processors import (
+    ASSUMED_BYTES,
+    QUERY_TIMEOUT_SECONDS,
+    compute_smallest_share,
+    read_gpu_memories,
+)
 from orchestrator.plan.packing.packs import Cluster
 from orchestrator.running.with_ray.start import QUIET, get_local_ray, make_job_config, set_environment
 

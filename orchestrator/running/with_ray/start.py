@@ -16,8 +16,7 @@ from typing import Any
 
 from orchestrator.code.packages import LENGTHWISE_FOLDER
 from orchestrator.code.user_code import is_installed
-from orchestrator.machine.cpus import count_cores
-from orchestrator.machine.gpus import list_mig_parts
+from orchestrator.machine.processors import count_cores, list_mig_parts
 from orchestrator.running.driving.interrupts import exit_at_once
 from orchestrator.running.with_ray.processes import guard_processes, kill_processes, mark_processes
 from orchestrator.running.with_ray.scratch import make_scratch_folder

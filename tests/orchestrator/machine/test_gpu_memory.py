@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from orchestrator.engine.engine import LARGEST_PACK_CPU, LARGEST_PACK_GPU, estimate_cost_or_refuse
-from orchestrator.machine import gpus as gpu_memory
-from orchestrator.machine.gpus import (
+from orchestrator.machine import processors
+from orchestrator.machine.processors import (
     ALLOCATOR_SHARE,
     ASSUMED_BYTES,
     compute_smallest_share,
@@ -58,15 +58,15 @@ def test_torch_is_asked_if_nvidia_smi_reports_no_memory(says, monkeypatch, text,
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert read_gpu_memories() == [] and compute_smallest_share([], 0.5) == ASSUMED_BYTES / 2
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(gpu_memory, "_TORCH_SCRIPT", "print(7, 9)")
+    monkeypatch.setattr(processors, "_TORCH_SCRIPT", "print(7, 9)")
     assert read_gpu_memories() == [7.0, 9.0]
-    monkeypatch.setattr(gpu_memory, "_TORCH_SCRIPT", "raise RuntimeError")
+    monkeypatch.setattr(processors, "_TORCH_SCRIPT", "raise RuntimeError")
     assert read_gpu_memories() == []
 
 
 @pytest.mark.slow
 def test_what_torch_is_asked_can_be_asked():
-    assert gpu_memory._run_command((sys.executable, "-c", gpu_memory._TORCH_SCRIPT)).split() == [
+    assert processors._run_command((sys.executable, "-c", processors._TORCH_SCRIPT)).split() == [
         str(torch.cuda.get_device_properties(i).total_memory) for i in range(torch.cuda.device_count())
     ]
 
@@ -93,7 +93,7 @@ def test_parts_of_a_card_that_may_be_used_are_asked_of_torch(says, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-5a,MIG-7c")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     asking = "import os; print(*(20 for part in os.environ['CUDA_VISIBLE_DEVICES'].split(',')))"
-    monkeypatch.setattr(gpu_memory, "_TORCH_SCRIPT", asking)
+    monkeypatch.setattr(processors, "_TORCH_SCRIPT", asking)
     assert read_gpu_memories() == [20.0, 20.0]
 
 
@@ -108,14 +108,14 @@ def test_a_part_of_a_gpu_is_on_one_gpu(there, gpus, packs):
 def test_a_part_of_a_card_is_not_the_card(says, monkeypatch):
     says("81920, Enabled\\n")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(gpu_memory, "_TORCH_SCRIPT", "print(10)")
+    monkeypatch.setattr(processors, "_TORCH_SCRIPT", "print(10)")
     assert read_gpu_memories() == [10.0]
 
 
 def test_a_command_that_hangs_is_given_up(says, tmp_path, monkeypatch):
     says(TWO)
     (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(gpu_memory, "QUERY_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(processors, "QUERY_TIMEOUT_SECONDS", 0.2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert read_gpu_memories() == []
 
@@ -173,7 +173,7 @@ def test_torch_is_held_to_the_part_of_a_gpu_that_a_pack_has(monkeypatch):
     held = []
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", held.append)
     for gpus in (0.5, 0.25, 1.0, 2.0):
-        gpu_memory.limit_gpu_memory(gpus)
+        processors.limit_gpu_memory(gpus)
     assert held == [ALLOCATOR_SHARE / 2, ALLOCATOR_SHARE / 4, 1.0, 1.0]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.machine.gpus import count_gpu_packs, list_gpu_slots
+from orchestrator.machine.processors import count_gpu_packs, list_gpu_slots
 from orchestrator.preview.forecast import TIME, forecast
 from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, find_missing_resources

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import DamagedLedger, NotASweep
-from orchestrator.plan.packing.shortages import Shortage
+from orchestrator.plan.packing.pack_sizes import Shortage
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import Record, read_records

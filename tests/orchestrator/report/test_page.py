@@ -20,7 +20,7 @@ from orchestrator.report.page.data import make_page_data
 from orchestrator.report.sentences import describe_best
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.configuration_tables import make_result_columns, make_value_columns
-from orchestrator.report.write_report import read_summary, write_report
+from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarize
 from orchestrator.text.wording import format_number
 from tests.orchestrator.program.studies import Study
@@ -217,7 +217,7 @@ def test_an_unfinished_sweep_says_so(small_sweep, keep, page_of):
     lines = ledger.read_bytes().splitlines(keepends=True)
     ledger.write_bytes(b"".join(lines[:keep]))
     page, table = write_report(small_sweep.folder)
-    result = read_summary(small_sweep.folder)
+    result = summarize(SweepState.load(small_sweep.folder))
     complete = sum(b'"kind":"pack_end"' in line for line in lines[:keep])
     assert not result.has_ended and result.complete_configurations == complete
     shown = " ".join(page_of(page).text)

@@ -11,6 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from orchestrator.cli import main as cli
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.comparisons import _lay_out_comparisons
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.seed_comparison_table import (
@@ -18,7 +19,7 @@ from orchestrator.report.tables.seed_comparison_table import (
     list_difference_notes,
     make_comparison_columns,
 )
-from orchestrator.report.write_report import read_summary, write_report
+from orchestrator.report.write_report import write_report
 from orchestrator.results.comparing.seed_comparisons import Side, compare_seeds, compare_sides, make_question
 from orchestrator.results.make_summary import summarize
 from tests.command_line import run_command_line
@@ -155,7 +156,7 @@ def test_a_real_sweep_from_file_to_comparison(tmp_path, run_inline, monkeypatch,
     table = tmp_path / "found.csv"
     done = CliRunner().invoke(cli.app, ["compare", str(folder), "0", "1", "--csv", str(table)])
     assert done.exit_code == 0, done.output
-    result = read_summary(folder)
+    result = summarize(SweepState.load(folder))
     first, second = (row.config_id for row in sorted(result.rows, key=lambda row: row.number))
     for message in (f"First: #0 of tiny ({first}, ranked", f"Second: #1 of tiny ({second}",
                  "They differ in: model.norm none / pre", "test 5", "selection 4", "6 pairs", "95 %"):  # fmt: skip

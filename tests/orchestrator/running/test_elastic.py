@@ -159,7 +159,7 @@ class Pool:
                 none = [-1] * len(pack.members)
                 fields = {"file": "curves/x.parquet", "sha256": "0", "form": None, "compiled": None, "seconds": 1.0}
                 shown = {"loss": [0.5] * len(none), "failed_at": none, "final": step == pack.steps}
-                driver.record("evaluation", pack_id=pack_id, step=step, **fields, **shown)
+                driver.record_all("evaluation", [{"pack_id": pack_id, "step": step, **fields, **shown}])
                 if step < pack.steps:
                     self._continue(worker, pack_id, driver)
                 else:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from orchestrator.engine.environment import read_environment
+from orchestrator.plan.packing.pack_sizes import Shortage
 from orchestrator.plan.packing.packs import Cluster, Packer
-from orchestrator.plan.packing.shortages import Shortage
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.repackings import describe_repacking, describe_repackings

@@ -1,4 +1,4 @@
-"""Read, limit and free the memory of this machine's GPUs."""
+"""Count the CPU cores of this process; read, limit and free the memory of this machine's GPUs."""
 
 import gc
 import os
@@ -14,6 +14,11 @@ _TORCH_SCRIPT = (
 )
 
 
+def count_cores() -> int:
+    """Return the number of cores in the affinity of this process, which taskset and Slurm set."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def read_gpu_memories() -> list[float]:
     """Return the memory in bytes of the GPUs of this machine, or of those (or MIG parts) in CUDA_VISIBLE_DEVICES."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -23,9 +28,9 @@ def read_gpu_memories() -> list[float]:
     # Unlike torch, nvidia-smi uses no GPU memory, but it cannot query MIG parts.
     selection = () if visible is None else (f"--id={visible}",)
     try:
-        lines = _run_command((*_NVIDIA_SMI, *selection)).splitlines()  # fails for MIG-...
+        lines = _run_command((*_NVIDIA_SMI, *selection)).splitlines()  # raises for MIG parts
         cards = [line.split(",") for line in lines]
-        if not any(mode.strip() == "Enabled" for _, mode in cards):  # a part of a card is not the card
+        if not any(mode.strip() == "Enabled" for _, mode in cards):  # otherwise this is not the memory of the part
             return [float(memory) * 2**20 for memory, _ in cards]
     except (OSError, ValueError, subprocess.SubprocessError):
         pass
