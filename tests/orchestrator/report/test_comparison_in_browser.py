@@ -311,12 +311,32 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
     verdict = page.read("document.querySelector('#comparison .verdict').textContent")
     names = {"first": f"#{first.row.number} ", "second": f"#{second.row.number} "}
     assert verdict.rpartition("(biased): ")[2].startswith(names.get(tested.verdict, "Inconclusive"))
-    for row, group in zip(shown, LENGTH_GROUPS, strict=True):
-        outcome = compare_sides(first, second, make_question(first, second, group), "").outcome
+    head = page.read("[...document.querySelectorAll('#comparison th')].map(e => e.textContent)")
+    rows, column = "[...document.querySelectorAll('#comparison tbody tr')]", head.index("A better")
+    cells = f"{rows}.map(e => e.cells[{column}].textContent)"
+    for row, group, better in zip(shown, LENGTH_GROUPS, page.read(cells), strict=True):
+        comparison = compare_sides(first, second, make_question(first, second, group), "")
+        outcome = comparison.outcome
+        assert int(better) == comparison.first_better_count
         assert int(row["n"]) == outcome.n
         for name in ("difference", "low", "high", "level", "p"):
             value, wanted = float(row[name].replace("Infinity", "inf")), getattr(outcome, name)
             assert value == pytest.approx(wanted, rel=1e-12) or (math.isnan(value) and math.isnan(wanted)), name
+
+
+@pytest.mark.parametrize("tied", [0, 2])
+def test_a_first_that_is_behind_has_no_lead_and_ties_are_named(tied, tab, tmp_path, synthetic_sweep):
+    def crossing(number, seed, average, metric, lengths, step):
+        return 0.1 + 0.01 * seed + number * np.where(lengths < 8, 0.1, -0.05 * (seed >= tied))
+
+    path, _ = write_report(synthetic_sweep(tmp_path / "s", [{}, {"model.dropout": 0.1}], 8, crossing).folder)
+    tab.open(path.as_uri())
+    rows = "[...document.querySelectorAll('#comparison tr')].map(row => [...row.cells].map(cell => cell.textContent))"
+    head, test, *_ = tab.read(rows)
+    row = dict(zip(head, test, strict=True))
+    assert (row["pairs of seeds"], row["A better"]) == ("8", "0") and row["median of A - B"].startswith("+")
+    note = tab.read("document.querySelector('#comparison > .note:last-child').textContent")
+    assert "#0 was ranked first" in note and "lead" not in note and ("ties" in note) == (tied > 0)
 
 
 @pytest.mark.parametrize("metric", ["total_variation", "invalid_mass"])

@@ -175,11 +175,18 @@ function listVerdicts(comparison, first, second) {
   return [verdict, ...answers];
 }
 
+// Return in how many pairs of seeds A is better, of a metric with a better direction.
+const countBetter = ({differences}) => {
+  const sign = page.metrics[state.metric].direction === "maximize" ? 1 : -1;
+  return countTrue(differences.map(value => sign * value > 0));
+};
+
 // Return the table: a row for each group of lengths. Each picture has its own scale, because differences may grow
 // tenfold with length.
 function makeComparisonTable(comparisons) {
-  const isPaired = comparisons.some(({paired}) => paired);
-  const isPhone = innerWidth <= 500 && !isPaper, width = isPhone ? 130 : innerWidth < 700 || isPaper ? 160 : 280;
+  const isPaired = comparisons.some(({paired}) => paired), isPhone = innerWidth <= 500 && !isPaper;
+  const hasBetter = isPaired && !isPhone && page.metrics[state.metric].direction !== "none";
+  const width = isPhone ? 130 : innerWidth < 700 || isPaper ? 160 : 280;
   const limitOf = ({low, high, difference, differences}) =>
     d3.max([low, high, difference, ...differences].filter(Number.isFinite), Math.abs) || 1;
   const rows = comparisons.map(comparison => {
@@ -192,11 +199,12 @@ function makeComparisonTable(comparisons) {
       "95 % interval": Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
       "each seed": drawInterval(difference, low, high, limitOf(comparison), {dots: shown, width}),
       "pairs of seeds": !paired ? "not paired" : bothFailed ? `${n}, ${bothFailed} failed in both` : String(n),
+      ...(hasBetter ? {"A better": paired ? String(countBetter(comparison)) : "-"} : {}),
       p: Number.isNaN(p) ? "-" : p.toPrecision(3),
     };
   });
 
-  // A phone shows five columns without scrolling; the others are on a line of their own below the row.
+  // A phone shows five columns without scrolling; the others, but "A better", are on a line of their own below the row.
   const below = isPhone ? ["pairs of seeds", "each seed", "p"] : [];
   const names = Object.keys(rows[0] ?? {}).filter(name => !below.includes(name));
   const table = makeTable(names, rows.map(row => names.map(name => row[name])));
@@ -220,18 +228,19 @@ function listComparisonNotes(comparisons, sign) {
     ...(sign ? [sign] : []),
     "each picture of the seeds has its own scale.",
   ].join("; ")];
+  const hasTies = comparisons.some(({differences}) => differences.includes(0));
   if (comparisons.some(({paired}) => paired))
     notes.push(
       "Seeds are subtracted pair by pair, so the median of A - B need not be the difference of the medians;",
       "the interval lies between two of the sorted differences (at least 95 % for any distribution),",
-      "p is that of the exact sign test.",
+      `p is that of the exact sign test${hasTies ? ", in which ties count for both sides" : ""}.`,
     );
 
   // Seeds that chose one of the two favour it.
   if (page.has_fresh_seeds) notes.push("These seeds are fresh: no search ranked by them.");
   else if (isOneChosen(first, second))
     notes.push(
-      `${configurations[ranked[0]].label} was ranked first on these same seeds, so its lead is partly luck.`,
+      `${configurations[ranked[0]].label} was ranked first on these same seeds, so they favour it.`,
       listAnswers(first, second).length ? "The sentences at the top have the answer of fresh seeds."
         : "For a fair test: lengthwise confirm.",
     );
