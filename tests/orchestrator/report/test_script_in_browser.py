@@ -54,3 +54,19 @@ def test_the_page_tests_any_number_of_pairs_as_python_does(n, tab):
     expected = compare_pairs(differences, np.zeros(n))
     assert (shown["n"], shown["low"], shown["high"]) == (n, expected.low, expected.high)
     assert [shown["level"], shown["p"]] == pytest.approx([expected.level, expected.p])
+
+
+@pytest.mark.parametrize(
+    ("is_descending", "expected"),
+    [
+        (False, ["-inf", "0.7", "0.9 [0.8, 0.95]", "inf", "-", "not reached"]),
+        (True, ["inf", "0.9 [0.8, 0.95]", "0.7", "-inf", "-", "not reached"]),
+    ],
+)
+def test_cells_without_a_number_are_the_last_in_both_directions(is_descending, expected, tab):
+    cells = ["-", "0.7", "inf", "not reached", "0.9 [0.8, 0.95]", "-inf"]
+    library, script = SCRIPT.with_name("d3.min.js").read_text(), (SCRIPT / "table.js").read_text()
+    page = f"""const page = {{table: {{test: {json.dumps(cells)}}}}}, C = {len(cells)}, isIn = () => true;
+        const state = {{sort: "test", isDescending: {json.dumps(is_descending)}}};"""
+    call = "sortedConfigurations().map(c => page.table.test[c])"
+    assert tab.read(f"(() => {{ {library}\n{page}\n{script}\nreturn {call}; }})()") == expected

@@ -1,18 +1,15 @@
 // The table of configurations.
 const columns = Object.keys(page.table);
 
-// Return the number in a cell such as "#8" or "0.4 [0.398, 0.401]", by which it is sorted; text comes last.
-const asNumber = text => {
-  if (/^-inf/.test(text)) return -Infinity;
-  const value = parseFloat(text.replace(/^#/, ""));
-  return Number.isNaN(value) ? Infinity : value;
-};
+// Return the number in a cell such as "#8" or "0.4 [0.398, 0.401]", by which it is sorted; NaN for other text.
+const asNumber = text => parseFloat(text.replace(/^#/, "").replace(/^(-?)inf\b/, "$1Infinity"));
 
-// Return the configurations that the filters keep, in the order of the table.
+// Return the configurations that the filters keep, in the order of the table; in a column of numbers text comes last.
 function sortedConfigurations() {
-  const cells = page.table[state.sort] || page.table.rank, isText = cells.every(text => asNumber(text) === Infinity);
+  const cells = page.table[state.sort] || page.table.rank, isText = cells.every(text => Number.isNaN(asNumber(text)));
   const key = isText ? c => cells[c] : c => asNumber(cells[c]), sign = state.isDescending ? -1 : 1;
-  return d3.range(C).filter(isIn).sort((c, d) => sign * d3.ascending(key(c), key(d)) || c - d);
+  const isLast = c => Number.isNaN(key(c));
+  return d3.range(C).filter(isIn).sort((c, d) => isLast(c) - isLast(d) || sign * d3.ascending(key(c), key(d)) || c - d);
 }
 
 // Return the names of the columns in their order.
