@@ -34,13 +34,13 @@ STATES = {
 }
 
 
-def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
+def make_answers(summary: Summary, *, with_values: bool = True, with_lead: bool = False) -> list[str]:
     """Return sentences on the status, the best configuration, its confirmations, and the effects of hyperparameters.
 
     An empty sweep has only the status. `with_values` names the searched values of the best configuration. Without it,
     there is room only for the last confirmation, whose scores are named because no table follows, and for one
-    hyperparameter of failed seeds, whose errors are named below the table. Without a confirmation, the first
-    configuration is compared with the next, as report.html does beside its curves.
+    hyperparameter of failed seeds, whose errors are named below the table. `with_lead` compares the first configuration
+    of a sweep without a confirmation with the next, as report.html does beside its curves.
     """
     # An empty sweep has no best configuration and no effects.
     if not summary.rows:
@@ -55,7 +55,7 @@ def make_answers(summary: Summary, *, with_values: bool = True) -> list[str]:
             describe_confirmation(summary, confirmation, with_scores=not with_values)
             for confirmation in (confirmations if with_values else confirmations[-1:])
         ),
-        *(() if with_values or confirmations else describe_lead(summary)),
+        *(describe_lead(summary) if with_lead and not confirmations else ()),
         *(lost if with_values else ()),
         *describe_failures(summary, MAX_KEYS if with_values else 1),
     ]

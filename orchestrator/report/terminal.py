@@ -167,7 +167,8 @@ class Screen:
 
     def _list_versions(self, width: int) -> Iterator[tuple[list[str], list[str]]]:
         """Yield the answers above the table and the failures below it, whole, then ever shorter."""
-        answers, failures = make_answers(self.summary, with_values=False), self._make_failure_lines(MAX_CAUSES)
+        answers = make_answers(self.summary, with_values=False, with_lead=True)
+        failures = self._make_failure_lines(MAX_CAUSES)
         yield answers, failures
 
         # Leave out the last sentences of a confirmation, then the last answers, then causes of failures.

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.record.ledger.records import Record
-from orchestrator.results.summary import ConfigurationResult
+from orchestrator.results.confirmation import make_label
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_values
 
 MAX_LABEL = 80  # characters of a key part
 MAX_RUN_NAME = 24  # with longer names the legend of a chart has room for two runs
+WITH_VALUES = "the label and the searched values of the configuration"
+WITH_SWEEP = "the sweep and the label of the configuration"
+LABEL_ALONE = "the label of the configuration"
 
 
 def compute_sweep_id(records: Sequence[Record]) -> str:
@@ -60,8 +64,18 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         )
 
 
-def make_run_name(row: ConfigurationResult, label: str, sweep: str) -> str:
-    """Return the name of a configuration's run: `#3: lr 0.00316`; with long or no values `quickstart #3`, else `#3`."""
-    with_values = [f"{label}: {format_values(row.values)}"] if row.values else []
-    names = (*with_values, f"{sweep} {label}", label)
-    return next((name for name in names if len(name) <= MAX_RUN_NAME), label)
+def list_run_names(summary: Summary, row: ConfigurationResult) -> dict[str, str]:
+    """Return the possible names of a configuration's run by form: `#3: lr 0.00316`, `quickstart #3` and `#3`."""
+    label = make_label(summary.state.provenance, row.number)
+    with_values = {WITH_VALUES: f"{label}: {format_values(row.values)}"} if row.values else {}
+    return with_values | {WITH_SWEEP: f"{summary.name} {label}", LABEL_ALONE: label}
+
+
+def choose_name_form(summary: Summary) -> str:
+    """Return the first form in which the names of all configurations of a sweep are short."""
+    names = [list_run_names(summary, row) for row in summary.rows]
+    return next(
+        form
+        for form in (WITH_VALUES, WITH_SWEEP, LABEL_ALONE)
+        if form == LABEL_ALONE or all(form in forms and len(forms[form]) <= MAX_RUN_NAME for forms in names)
+    )

@@ -16,6 +16,7 @@ from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_lengths
+from orchestrator.tracking.mlflow_names import choose_name_form
 
 NOTE_TAG, COLOR_TAG = "mlflow.note.content", "mlflow.runColor"
 COLORS = (  # by rank, the first two as in report.html; MLflow derives its colors from run ids, and they may repeat
@@ -72,15 +73,15 @@ def make_note(summary: Summary) -> str:
     confirmed = read_confirmations(summary) if summary.has_ended else ()
     lines = [
         f"Sweep `{summary.name}`.",
-        *make_answers(summary),
+        *make_answers(summary, with_lead=True),
         *describe_order(summary),
         *race,
         *(f"{confirmation.sentence}." for confirmation in confirmed),
         f"Ranked by the median over seeds of {summary.judged_name} at {format_lengths(summary.objective.lengths)}; "
         "lengths beyond these were not used for selection.",
         "In `<metric>/<average>/...` the step is the **length**; under `progress/` it is the training step.",
-        "Runs are named by the label of the configuration: `#` and its number in drawn order, in a confirmation that "
-        "of the search. Its values are parameters, and `rank` is a metric.",
+        f"Runs are named by {choose_name_form(summary)}; a label is `#` and the number in drawn order, in a "
+        "confirmation that of the search. Searched values are parameters, and `rank` is a metric.",
         "The report (`report.html`), a picture (`curves.png`) and every curve (`curves.parquet`) are artifacts.",
     ]
     return "\n\n".join(lines)

@@ -18,15 +18,16 @@ import pandas as pd
 
 from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.entities import STOPPED_BY_BUDGET, ConfigurationState
-from orchestrator.results.confirmation import make_label, match_search
+from orchestrator.results.confirmation import match_search
 from orchestrator.results.scoring.configuration_scores import compute_judged_values
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.failed_seeds import summarize_seeds
 from orchestrator.tracking.mlflow_names import (
+    choose_name_form,
     compute_sweep_id,
     flatten,
+    list_run_names,
     make_key_part,
-    make_run_name,
     make_unique_names,
 )
 from orchestrator.tracking.pages import COLOR_TAG, COLORS, NOTE_TAG, make_note
@@ -47,9 +48,13 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RunContents:
-    """The contents of an MLflow run, except its artifacts, within MLflow's limits."""
+    """The contents of an MLflow run, except its artifacts, within MLflow's limits.
+
+    `other_names` are those that `publish` may have given it, when the sweep had other configurations.
+    """
 
     name: str
+    other_names: frozenset[str] = frozenset()
     status: str
     start_ms: int
     end_ms: int | None
@@ -155,6 +160,7 @@ class MlflowRunBuilder:
         # If a configuration was recorded twice, the first record has its start.
         configuration_records = [record for record in self.records if record.kind == "configuration"]
         start_times = {record.fields["config_id"]: record.time for record in reversed(configuration_records)}
+        form = choose_name_form(self.summary)
         for row in sorted(self.summary.rows, key=lambda row: row.number):
             configuration = self.state.configurations[row.config_id]
             packs = {member.pack_id for member in configuration.members.values()}
@@ -171,10 +177,12 @@ class MlflowRunBuilder:
             # Searched values also get their own keys, because MLflow's charts can put these on an axis.
             values = {make_key_part(key): text for key, value in row.values.items() for _, text in flatten(value, key)}
             resolved = {key: value for key, value in configuration.resolved.items() if key != "seed"}
+            names = list_run_names(self.summary, row)
             yield (
                 row,
                 RunContents.cut_to_limits(
-                    name=make_run_name(row, make_label(self.state.provenance, row.number), self.summary.name)[:MAX_KEY],
+                    name=names[form],
+                    other_names=frozenset(names.values()) - {names[form]},
                     status=status,
                     start_ms=_to_milliseconds(start_times[row.config_id]),
                     end_ms=end_ms if status != "RUNNING" else None,

@@ -149,7 +149,7 @@ class MlflowExperiment:
     def sync_run(self, contents: RunContents, run: Run | None) -> Run:
         """Bring a run up to date, or create it if it is None; return it with the tags that it had before.
 
-        Its name, other tags, and a note or color of the user stay. Outdated values, such as medians of fewer seeds,
+        A name, other tags, and a note or color of the user stay. Outdated values, such as medians of fewer seeds,
         are deleted from a database; a server, which has no request for this, keeps them beside the new values.
         """
         # Note and color, which a user may have changed, are sent later by `_choose_tags`.
@@ -158,8 +158,12 @@ class MlflowExperiment:
             run = self.client.create_run(self.experiment_id, contents.start_ms, identity, contents.name)
             self.created += 1
 
-        # An equal digest means that MLflow has these contents already: most runs need no further request.
+        # Names of a sweep have one form, which new configurations may change.
         run_id = str(run.info.run_id)
+        if run.info.run_name in contents.other_names:
+            self.client.update_run(run_id, name=contents.name)
+
+        # An equal digest means that MLflow has these contents already: most runs need no further request.
         digest = contents.compute_digest()
         if run.data.tags.get(DIGEST_TAG) == digest:
             return run

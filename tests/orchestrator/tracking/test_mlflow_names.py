@@ -1,9 +1,20 @@
 """Names that MLflow takes, distinct where the texts are."""
 
+from copy import copy
 from dataclasses import replace
 
+import pytest
+
 from orchestrator.results.make_summary import summarize
-from orchestrator.tracking.mlflow_names import make_key_part, make_run_name, make_unique_names
+from orchestrator.tracking.mlflow_names import (
+    LABEL_ALONE,
+    WITH_SWEEP,
+    WITH_VALUES,
+    choose_name_form,
+    list_run_names,
+    make_key_part,
+    make_unique_names,
+)
 
 
 def test_names():
@@ -12,10 +23,18 @@ def test_names():
     assert list(make_unique_names(["Ab", "ab", "ab "]).values()) == ["Ab", "ab_2", "ab_3"]
 
 
-def test_runs_are_named_by_configuration_number(small_sweep):
-    row = next(row for row in summarize(small_sweep).rows if row.number == 1)
-    assert make_run_name(row, "#1", "quickstart") == "quickstart #1" and len(row.values) > 1
-    assert make_run_name(row, "#1", 24 * "x") == "#1"
-    assert make_run_name(replace(row, values={}), "#1", "quickstart") == "quickstart #1"
-    name = make_run_name(replace(row, values={"lr": 0.003}), "#1", "quickstart")
-    assert name.startswith("#1: ") and "0.003" in name
+@pytest.mark.parametrize(
+    ("name", "values", "form", "first"),
+    [
+        ("quickstart", [{"lr": 0.003}, {"lr": 0.01}], WITH_VALUES, "#0: lr 0.003"),
+        ("quickstart", [{"lr": 0.003}, {"lr": 0.01, "dropout": 0.1, "decay": 0.2}], WITH_SWEEP, "quickstart #0"),
+        ("quickstart", [{"lr": 0.003}, {}], WITH_SWEEP, "quickstart #0"),
+        (24 * "x", [{}, {}], LABEL_ALONE, "#0"),
+    ],
+)
+def test_the_runs_of_a_sweep_have_names_of_one_form(small_sweep, name, values, form, first):
+    summary = summarize(small_sweep)
+    rows = tuple(replace(summary.rows[0], number=number, values=searched) for number, searched in enumerate(values))
+    summary = replace(summary, rows=rows, state=copy(small_sweep))
+    summary.state.name = name
+    assert choose_name_form(summary) == form and list_run_names(summary, rows[0])[form] == first

@@ -16,6 +16,7 @@ from orchestrator.errors import UserError
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.ledger.records import read_records
+from orchestrator.report.lead_sentences import describe_lead
 from orchestrator.results.make_summary import summarize
 from orchestrator.tracking.address import choose_tracking_uri, make_default_uri
 from orchestrator.tracking.publish import delete_runs, draw_picture
@@ -89,6 +90,26 @@ def test_runs_say_what_they_are(sweep, publish):
         json.loads(line) for line in (sweep.folder / LEDGER_FILE).read_text().splitlines() if "config_id" in line
     )
     assert runs[0].info.start_time == round(begun["time"] * 1000)
+
+
+def test_the_note_compares_the_first_configuration_with_the_next_as_the_screen_does(sweep, publish):
+    done = publish(sweep.folder)
+    note = MlflowClient(done.uri).get_run(done.parent_run_id).data.tags["mlflow.note.content"]
+    lead = describe_lead(summarize(sweep))
+    assert lead and all(sentence in note for sentence in lead)
+
+
+def test_a_published_run_has_the_name_of_the_others_again_unless_the_user_renamed_it(sweep, publish):
+    done = publish(sweep.folder)
+    client = MlflowClient(done.uri)
+    runs = {int(run.data.tags["lengthwise.number"]): run for run in children(client, done.parent_run_id)}
+    before = {number: run.info.run_name for number, run in runs.items()}
+    assert all(name.startswith(f"#{number}: lr ") for number, name in before.items())
+    client.update_run(runs[0].info.run_id, name="läng e #0")
+    client.update_run(runs[1].info.run_id, name="mine")
+    publish(sweep.folder)
+    names = {run.info.run_name for run in children(client, done.parent_run_id)}
+    assert names == {before[0], "mine", before[2]}
 
 
 def test_the_report_is_made_and_uploaded_once(sweep, reports, publish):

@@ -102,7 +102,7 @@ def test_the_note_of_the_sweep_is_written_again_until_a_user_changes_it(sweep, p
     client = MlflowClient(done.uri)
 
     def publish_note(sentence: str) -> str:
-        monkeypatch.setattr(pages, "make_answers", lambda result: [sentence])
+        monkeypatch.setattr(pages, "make_answers", lambda result, **_options: [sentence])
         publish(sweep.folder, sweep_files=False)
         return client.get_run(done.parent_run_id).data.tags[NOTE_TAG]
 
