@@ -11,7 +11,7 @@ TrainerError
 import difflib
 import inspect
 import traceback
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,12 @@ class Problem:
         hint = f" (did you mean {self.nearest!r}?)" if self.nearest is not None else ""
         allowed = f"; allowed: {self.allowed}" if self.allowed is not None else ""
         return f"{self.key}: {self.message}{hint}{allowed}"
+
+
+def find_repeated_name_problems(key: str, names: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem if the field `key` has a name twice."""
+    if len(set(names)) != len(names):
+        yield Problem(key=key, given=list(names), message="has a name twice", allowed="distinct names")
 
 
 class ConfigError(TrainerError, ValueError):

@@ -18,7 +18,7 @@ from trainers.metrics.recorded_value import RecordedValue
 from trainers.packs.pack import Pack
 from trainers.tasks.task import EvaluationBatch
 from trainers.tensors.batch import Batch
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class AddedMetrics:
             # A batch of several lengths may have some at which the metric is not defined.
             defined_lengths = self._find_defined_lengths(pack, evaluation_batch, label)
             is_defined = tuple(length in defined_lengths for length in evaluation_batch.lengths)
-            mask = constant(is_defined, value.device, torch.bool)
+            mask = make_constant(is_defined, value.device, torch.bool)
             values[label] = torch.where(mask, value, torch.nan)
         return values
 

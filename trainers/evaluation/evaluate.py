@@ -22,7 +22,7 @@ from trainers.random import Stream
 from trainers.tasks.metric_descriptions import Curves, EvaluationCurves
 from trainers.tasks.task import Distribution, EvaluationBatch, Task
 from trainers.tensors.batch import Batch
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 from trainers.tensors.noise import Noise
 
 LOGITS_PER_PASS = 2**19  # of several members together on a CPU: 2 MiB in float32, about the size of a CPU cache
@@ -138,7 +138,7 @@ class _PackEvaluator:
         # Averages are evaluated like further members, so that several share a pass.
         for evaluation_batch in batches:
             check_lengths(pack.task, evaluation_batch, lengths)
-            columns = constant(tuple(length_indices[length] for length in evaluation_batch.lengths), pack.device)
+            columns = make_constant(tuple(length_indices[length] for length in evaluation_batch.lengths), pack.device)
             rows_at_once, members_at_once = choose_piece_sizes(pack, evaluation_batch.batch)
             for first in range(0, len(values), members_at_once):
                 stacked_members = range(first, min(first + members_at_once, len(values)))

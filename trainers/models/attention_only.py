@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.errors import Problem
-from trainers.models.dropout import DROPOUT_SITES, dropout_rate, dropout_sites, find_repeated_name_problems
+from trainers.errors import Problem, find_repeated_name_problems
+from trainers.models.dropout import DROPOUT_SITES, dropout_rate, dropout_sites
 from trainers.models.model import Model, Recorded
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting
@@ -30,7 +30,7 @@ from trainers.settings.registry import register
 from trainers.tasks.supervised import make_loss_mask
 from trainers.tasks.task import Task
 from trainers.tensors.batch import Batch
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 from trainers.tensors.layers import embed, layer_norm, linear
 from trainers.tensors.masked import subtract_largest, weighted_exp_
 from trainers.tensors.noise import Noise
@@ -162,7 +162,7 @@ class AttentionOnly(Model):
         # Rows of several lengths have one query per length; rows of a single length have several, which are summed.
         scored_MBT = make_loss_mask(batch)
         if len(lengths) > 1 or lengths[0] == batch.tokens.shape[-1]:  # length s is scored at position s, which sees s
-            columns = constant(tuple(s - 1 for s in lengths), largest_MBT.device)
+            columns = make_constant(tuple(s - 1 for s in lengths), largest_MBT.device)
             largest_MBL = largest_MBT.index_select(2, columns)
             scored_MBL = scored_MBT.index_select(2, columns)
             return {"largest": largest_MBL * scored_MBL, "queries": scored_MBL.expand(largest_MBL.shape)}
@@ -175,7 +175,7 @@ class AttentionOnly(Model):
     ) -> dict[str, Tensor]:
         """Return its metrics, (M, L); metrics of the table are NaN if the numbers of outputs and inputs differ."""
         mean = rows["largest"].sum(dim=1) / rows["queries"].sum(dim=1)
-        uniformity = mean * constant(lengths, mean.device)
+        uniformity = mean * make_constant(lengths, mean.device)
 
         # Metrics of the displacement table compare its diagonal with the other entries, so it must be square.
         table = self._compute_displacement(weights)

@@ -1,9 +1,7 @@
 """The dropout fields of models: a rate per member, and the sites where dropout acts."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from trainers.errors import Problem
 from trainers.settings.fields import setting
 
 DROPOUT_SITES = ("embedding", "attention", "residual")  # of every model with dropout
@@ -17,9 +15,3 @@ def dropout_rate(default: float = 0.0) -> Any:
 def dropout_sites(default: tuple[str, ...], further: tuple[str, ...] = ()) -> Any:
     """Return the field `dropout_sites`; further: additional sites of a model."""
     return setting(default, choices=(*DROPOUT_SITES, *further), help="where dropout acts")
-
-
-def find_repeated_name_problems(key: str, names: tuple[str, ...]) -> Iterator[Problem]:
-    """Yield a problem if the field `key` has a name twice."""
-    if len(set(names)) != len(names):
-        yield Problem(key=key, given=list(names), message="has a name twice", allowed="distinct names")

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from trainers.errors import Problem
-from trainers.models.dropout import dropout_rate, dropout_sites, find_repeated_name_problems
+from trainers.errors import Problem, find_repeated_name_problems
+from trainers.models.dropout import dropout_rate, dropout_sites
 from trainers.models.model import Model
 from trainers.positions.context import Recorder
 from trainers.settings.fields import setting

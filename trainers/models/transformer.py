@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from trainers.errors import Problem
+from trainers.errors import Problem, find_repeated_name_problems
 from trainers.models.attention import AttentionWatcher
 from trainers.models.block import BIASES, BlockForm, apply_block, declare_block_parameters, make_block_drops
-from trainers.models.dropout import DROPOUT_SITES, dropout_rate, dropout_sites, find_repeated_name_problems
+from trainers.models.dropout import DROPOUT_SITES, dropout_rate, dropout_sites
 from trainers.models.key_value_cache import LayerCache, TokenCache
 from trainers.models.model import Cache, Model, Recorded
 from trainers.positions.context import Pass, Recorder

@@ -128,7 +128,7 @@ class Pack:
         """Return every scalar member hyperparameter as a column (M, 1): float64, or int64 if all are integers."""
         columns = {}
         for field in settings_fields(type(settings[0])):
-            values = [getattr(member, field.name) for member in settings]
+            values = [getattr(item, field.name) for item in settings]
             # Nested parts have columns of their own, and `betas` becomes two columns in `__init__`.
             is_plain = not is_nested(field) and not isinstance(values[0], tuple)
             if field.metadata["member"] and is_plain and values[0] is not None:

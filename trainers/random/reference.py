@@ -63,8 +63,8 @@ def draw_prefixes(words: Tensor, n: int) -> Tensor:
     drawn: list[Tensor] = []
     sorted_entries: list[Tensor] = []
 
-    # An entry is an index among the numbers not yet drawn. It becomes a number by going through the drawn numbers in
-    # ascending order, and adding one for each that is not larger.
+    # An entry is an index among the numbers not yet drawn. To turn it into a number, go through the drawn numbers in
+    # ascending order, and add one for each that is not larger.
     for index in range(words.shape[1]):
         entry = (words[:, index] * (n - index)) >> 32
         for drawn_number in sorted_entries:

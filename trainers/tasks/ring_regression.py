@@ -11,7 +11,7 @@ from trainers.random import Stream
 from trainers.settings.fields import setting
 from trainers.settings.registry import register
 from trainers.tasks.task import Batch, EvaluationBatch, Task
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 _CPU = torch.device("cpu")
 
@@ -82,7 +82,7 @@ class RingRegression(Task):
     def make_target(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
         """Return T_ir, the coefficient of <theta, x_r> in y_i, (n, n)."""
         beyond = (0.0,) * (self.ring - 1 - len(self.betas))
-        by_distance = constant((self.alpha, *self.betas, *beyond), device, dtype)
+        by_distance = make_constant((self.alpha, *self.betas, *beyond), device, dtype)
         return by_distance[self._measure_distances(device)]
 
     def make_pair_weights(self, dtype: torch.dtype, device: torch.device = _CPU) -> Tensor:
@@ -120,7 +120,7 @@ class RingRegression(Task):
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the expected squared error at each position, (M, 1, L)."""
         errors = self._compute_errors(logits_MBTV)
-        columns = constant(tuple(length - 1 for length in lengths), errors.device)
+        columns = make_constant(tuple(length - 1 for length in lengths), errors.device)
         window_errors = errors * self.make_pair_weights(errors.dtype, errors.device)
         losses = {"test_loss": errors.sum(dim=2), "train_loss": window_errors.sum(dim=2)}
         return {name: loss[:, None, columns] for name, loss in losses.items()}

@@ -17,7 +17,7 @@ from trainers.settings.registry import register
 from trainers.tasks import uniform
 from trainers.tasks.metric_descriptions import EvaluationCurves
 from trainers.tasks.task import Batch, EvaluationBatch, Task
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 
 @register("task", "set_complement")
@@ -103,7 +103,7 @@ class SetComplement(Task):
 
         for s in lengths:
             if counts[s] <= samples:
-                rows = constant(_list_inputs(self.vocabulary, s), stream.seeds_S.device)
+                rows = make_constant(_list_inputs(self.vocabulary, s), stream.seeds_S.device)
                 rows = rows.expand(len(stream.seeds_S), -1, -1)
                 yield EvaluationBatch(Batch(rows, self.make_targets(rows)), (s,))
 
@@ -120,7 +120,7 @@ class SetComplement(Task):
 
     def reduce(self, rows: Mapping[str, Tensor], batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return means over rows and the extremes, (M, L)."""
-        s = constant(lengths, batch.tokens.device) + 0.0
+        s = make_constant(lengths, batch.tokens.device) + 0.0
         rank_99 = math.ceil(0.99 * batch.tokens.shape[1])
         odds = torch.logsumexp(rows["log_valid"], dim=1) - torch.logsumexp(rows["log_invalid"], dim=1)
         return {

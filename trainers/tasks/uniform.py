@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 from trainers.tensors.masked import subtract_largest, weighted_exp_
 
 METRICS = {
@@ -30,14 +30,14 @@ def select_lengths(values_MBTV: Tensor, lengths: tuple[int, ...]) -> Tensor:
     """Return values at the last position of each length, float32 (M, V, L, B), contiguous."""
     values_MVTB = values_MBTV.permute(0, 3, 2, 1)
     if lengths != tuple(range(1, values_MVTB.shape[2] + 1)):
-        values_MVTB = values_MVTB.index_select(2, constant(tuple(s - 1 for s in lengths), values_MBTV.device))
+        values_MVTB = values_MVTB.index_select(2, make_constant(tuple(s - 1 for s in lengths), values_MBTV.device))
     return values_MVTB.float().contiguous()
 
 
 def mask_last_positions(tokens_MBT: Tensor, lengths: tuple[int, ...]) -> Tensor:
     """Return a mask of the last position of each length, bool (M, B, T, L)."""
     position_T = torch.arange(1, tokens_MBT.shape[-1] + 1, device=tokens_MBT.device)
-    return (position_T[:, None] == constant(lengths, tokens_MBT.device)).expand(*tokens_MBT.shape, len(lengths))
+    return (position_T[:, None] == make_constant(lengths, tokens_MBT.device)).expand(*tokens_MBT.shape, len(lengths))
 
 
 def score_uniformity(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[str, Tensor], Tensor, Tensor]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-def constant(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
+def make_constant(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
     """Return a cached tensor with the numbers of nested tuples; it must not be changed.
 
     A compiled program has its own copy. Fractions need a `dtype`: it does not follow from `values`, because 1 and 1.0

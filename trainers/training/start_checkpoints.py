@@ -66,8 +66,8 @@ def join_checkpoints(
         rows.append((snapshot, names.index(member_name)))
 
     # Nor can states be joined that differ in their step, evaluations or parameters.
-    states = {(checkpoint.step, len(checkpoint.evaluations), tuple(checkpoint.parameters)) for checkpoint, _ in rows}
-    names_and_values = zip(("steps", "numbers of evaluations", "parameters"), zip(*states, strict=True), strict=True)
+    formats = {(snapshot.step, len(snapshot.evaluations), tuple(snapshot.parameters)) for snapshot, _ in rows}
+    names_and_values = zip(("steps", "numbers of evaluations", "parameters"), zip(*formats, strict=True), strict=True)
     if differing := [name for name, values in names_and_values if len(set(values)) > 1]:
         reason = f"the stored states of its members have different {' and '.join(differing)}"
         return None, [*notices, f"{reason}; the pack starts from step 0"]
@@ -75,15 +75,13 @@ def join_checkpoints(
     # Members of a pack do not depend on each other, so rows of several packs form a valid state.
     first = rows[0][0]
     arrays = {
-        name: np.stack([checkpoint.arrays[name][row] for checkpoint, row in rows]) if value.ndim else value
+        name: np.stack([snapshot.arrays[name][row] for snapshot, row in rows]) if value.ndim else value
         for name, value in first.arrays.items()
     }
-    # A checkpoint holds several members, so it is decoded once.
-    decoded = {
-        id(checkpoint): [Evaluation.from_bytes(data) for data in checkpoint.evaluations] for checkpoint, _ in rows
-    }
+    # A snapshot holds several members, so it is decoded once.
+    decoded = {id(snapshot): [Evaluation.from_bytes(data) for data in snapshot.evaluations] for snapshot, _ in rows}
     evaluations = [
-        _join_evaluations([(decoded[id(checkpoint)][index], row) for checkpoint, row in rows]).to_bytes()
+        _join_evaluations([(decoded[id(snapshot)][index], row) for snapshot, row in rows]).to_bytes()
         for index in range(len(first.evaluations))
     ]
     return replace(first, arrays=arrays, evaluations=evaluations), notices

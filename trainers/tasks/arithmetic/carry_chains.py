@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trainers.tasks.fixed_set import Draws
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 FREE = -1  # the class of all pairs of numbers
 _PAIRS = tuple(  # of digits, ordered by kind: sums from 10, of 9, up to 8
@@ -38,8 +38,8 @@ def draw_pairs(
     """
     device = class_SB.device
     table = _make_bounds_table(chain, classes, digits, device)
-    target = constant(classes, device)[class_SB]
-    offsets, sizes = constant(_OFFSETS, device), constant(_SIZES, device)
+    target = make_constant(classes, device)[class_SB]
+    offsets, sizes = make_constant(_OFFSETS, device), make_constant(_SIZES, device)
     words = draws.bits(site, (batch, digits, 2))
 
     # The kind of each pair is drawn first: the chain depends on it alone, and all pairs of a kind are equally likely.
@@ -56,14 +56,14 @@ def draw_pairs(
             k = torch.where(kind == 0, k + 1, 0)
         k = k.clamp(max=table.shape[2] - 1)  # only chains of FREE grow beyond the table
         reached = torch.where(k == target, 1, reached)
-    pairs = constant(_PAIRS, device)[torch.stack(pair_indices, dim=-1)]
+    pairs = make_constant(_PAIRS, device)[torch.stack(pair_indices, dim=-1)]
     return pairs[..., 0], pairs[..., 1]
 
 
 def draw_pairs_without_carries(draws: Draws, site: int, batch: int, digits: int) -> tuple[Tensor, Tensor]:
     """Return two drawn numbers, (S, B, digits) each; pairs of digits are uniform among the 55 that sum to at most 9."""
     words = draws.bits(site, (batch, digits))
-    pairs = constant(_PAIRS[_SIZES[0] :], words.device)[(words * sum(_SIZES[1:])) >> 32]
+    pairs = make_constant(_PAIRS[_SIZES[0] :], words.device)[(words * sum(_SIZES[1:])) >> 32]
     return pairs[..., 0], pairs[..., 1]
 
 

@@ -13,7 +13,7 @@ from trainers.settings.registry import register
 from trainers.tasks import uniform
 from trainers.tasks.othello.reversi import Board
 from trainers.tasks.task import Batch, EvaluationBatch, Task
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 
 @register("task", "othello")
@@ -127,7 +127,7 @@ class Othello(Task):
 
     def score_rows(self, logits_MBTV: Tensor, batch: Batch, lengths: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the scores of every game, and whether it has a next move, (M, B, L)."""
-        columns = constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
+        columns = make_constant(tuple(s - 1 for s in lengths), logits_MBTV.device)
         legal = self._mask_legal_tokens(batch.targets.index_select(2, columns))
         legal_MVLB = uniform.select_lengths(legal, tuple(range(1, len(lengths) + 1)))
         rows, _, _ = uniform.score_uniformity(uniform.select_lengths(logits_MBTV, lengths), legal_MVLB)

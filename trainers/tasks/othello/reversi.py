@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainers.random import Stream
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 
 def _make_signed(bits: int) -> int:
@@ -61,7 +61,7 @@ class Board:
 
     def make_directions(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Return `_shifts` as int64 tensors (4,)."""
-        distances, up, down = (constant(values, device) for values in self._shifts)
+        distances, up, down = (make_constant(values, device) for values in self._shifts)
         return distances, up, down
 
     def _find_runs(
@@ -102,7 +102,7 @@ class Board:
 
     def unpack_squares(self, bits: Tensor) -> Tensor:
         """Return which playable squares are set, bool (..., playable)."""
-        square = constant(self.playable, bits.device)
+        square = make_constant(self.playable, bits.device)
         return ((bits[..., None] >> square) & 1).bool()
 
     def play(self, stream: Stream, games: int, moves: int) -> tuple[Tensor, Tensor]:
@@ -114,7 +114,7 @@ class Board:
         device = stream.seeds_S.device
         seeds = len(stream.seeds_S)
         directions = self.make_directions(device)
-        tables = (constant(_IN_BYTE, device), constant(self._tokens, device))
+        tables = (make_constant(_IN_BYTE, device), make_constant(self._tokens, device))
         black, white = (torch.full((seeds, games), bits, dtype=torch.int64, device=device) for bits in self.start)
         mover, opponent = black, white
         words = stream.bits(0, (moves, games))

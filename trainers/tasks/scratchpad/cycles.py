@@ -22,7 +22,7 @@ from trainers.tasks.scratchpad.lengths import Slice
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.text import Text
 from trainers.tensors.batch import Batch
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Cycles(GraphTask):
         """
         masses = tuple(tuple(self._weigh_length(stage, size) for size in self.stages) for stage in self.stages)
         rows_slice = Slice(0, 0, rows, self.stages, masses, stage_S)
-        longest_S1 = constant(self.stages, stage_S.device)[stage_S][:, None]
+        longest_S1 = make_constant(self.stages, stage_S.device)[stage_S][:, None]
         draws = _StagedDraws(rows_slice.make_draws(stream, rows, self.fixed_set), longest_S1)
         return self.training_rows(rows_slice, draws)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from trainers.random import Stream
 from trainers.tasks.fixed_set import Draws, make_training_draws
 from trainers.tasks.parts import draw_below
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 LENGTH_SITES = 3  # sites of random words for each draw of lengths
 _WORD_COUNT = 2**32  # number of different random words
@@ -70,16 +70,16 @@ class Slice:
 
         # Seeds may be at different stages, so each looks up the bounds of its stage.
         if self.stage_S is None:
-            bounds = constant(stage_bounds[0], words.device)
+            bounds = make_constant(stage_bounds[0], words.device)
         else:
-            bounds = constant(tuple(stage_bounds), words.device)[self.stage_S][:, None]
-        return constant(self.lengths, words.device)[(words[..., None] >= bounds).sum(dim=-1)]
+            bounds = make_constant(tuple(stage_bounds), words.device)[self.stage_S][:, None]
+        return make_constant(self.lengths, words.device)[(words[..., None] >= bounds).sum(dim=-1)]
 
     def look_up(self, length: Tensor, value: Callable[[int], int]) -> Tensor:
         """Return `value` of each length, in the shape of `length`."""
         values = {possible: value(possible) for possible in self.lengths}
         table = tuple(values.get(index, 0) for index in range(self.longest + 1))
-        return constant(table, length.device)[length]
+        return make_constant(table, length.device)[length]
 
     def draw_transitions(
         self, draws: Draws, site: int, transitions: Callable[[int], int]

@@ -12,7 +12,7 @@ from trainers.tasks.arithmetic.digits import add, find_carries
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.parts import draw_below
 from trainers.tasks.scratchpad.text import Text
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 PAD, MARK, END, START = " #.:"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -76,7 +76,7 @@ def draw_operands(draws: Draws, site: int, count_SB: Tensor, canvas: int) -> Ope
 def draw_filler(draws: Draws, site: int, rows: int, count: int) -> Tensor:
     """Return drawn tokens of filler, (S, rows, count)."""
     index = draw_below(draws, site, (rows, count), len(FILLER))
-    return constant(FILLER, index.device)[index]
+    return make_constant(FILLER, index.device)[index]
 
 
 def encode_text(text: str) -> Tensor:
@@ -86,7 +86,7 @@ def encode_text(text: str) -> Tensor:
 
 def repeat_text(text: str, like: Tensor) -> Tensor:
     """Return the tokens of a text in every row, (..., characters), with the leading shape of `like` (..., K)."""
-    return constant(tuple(TOKEN[character] for character in text), like.device).expand(*like.shape[:-1], len(text))
+    return make_constant(tuple(TOKEN[character] for character in text), like.device).expand(*like.shape[:-1], len(text))
 
 
 def push_digits(total_SBD: Tensor, initial_SBA: Tensor, count: int) -> Tensor:

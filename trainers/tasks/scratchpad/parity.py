@@ -16,7 +16,7 @@ from trainers.tasks.fixed_set import Draws
 from trainers.tasks.parts import draw_below
 from trainers.tasks.scratchpad.scratchpad_task import FULL, NONE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 # The 23 characters of the authors' code, of which `$`, `;`, `?` and `|` never occur; sorted, the pad first.
 SYMBOLS = (" ", *sorted("#.:$,;=?[]_|0123456789"))
@@ -122,7 +122,7 @@ class Parity(ScratchpadTask):
             states = torch.stack([left, *place, right, bit, comma, ZERO + parity, mark], dim=-1)
 
         # Indices of state_fields for the tokens [ p p ] bit , parity mark.
-        field = constant((0, 1, 1, 0, 2, 0, 3, 0), states.device).expand(*length.shape, STATE_WIDTH)
+        field = make_constant((0, 1, 1, 0, 2, 0, 3, 0), states.device).expand(*length.shape, STATE_WIDTH)
         return Text(
             question=canvas,
             question_length=torch.full_like(length_SB, self.canvas + 1),

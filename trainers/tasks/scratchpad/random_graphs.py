@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trainers.tasks.fixed_set import Draws
 from trainers.tasks.scratchpad.graphs import Graph, draw_distinct
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 TRIES = 8  # graphs drawn for each row
 
@@ -42,7 +42,7 @@ def draw_graphs(draws: Draws, site: int, distance_SB: Tensor, nodes: int, edges:
     has_match = (first_match < TRIES)[..., None]
     edge_index = graph[..., None].expand(*graph.shape, edges)
     tails, heads = (
-        torch.where(has_match, drawn.gather(-2, edge_index)[..., 0, :], constant(fallback, pair.device))
+        torch.where(has_match, drawn.gather(-2, edge_index)[..., 0, :], make_constant(fallback, pair.device))
         for drawn, fallback in zip((tails, heads), zip(*planted, strict=True), strict=True)
     )
     planted_pair = torch.where(distance_SB > 0, distance_SB, nodes - 1)  # from node 0

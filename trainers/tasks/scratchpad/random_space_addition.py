@@ -28,7 +28,7 @@ from trainers.tasks.scratchpad.operands import (
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.sums import Sums
 from trainers.tasks.scratchpad.text import Text
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 FIELDS = ("form", "place_a", "digit_a", "place_b", "digit_b", "carry", "digit", "window")
 _FORM, _PLACE_A, _DIGIT_A, _PLACE_B, _DIGIT_B, _CARRY, _DIGIT, _WINDOW = range(len(FIELDS))
@@ -173,5 +173,5 @@ def make_states(numbers: Operands, cells_SBC: Tensor, initial_SBA: Tensor, longe
         states=torch.where(is_used[..., None], states, TOKEN[PAD]),
         state_length=torch.where(is_used, width, 0),
         given=question.shape[-1],
-        field=constant(fields, is_used.device).expand(states.shape),
+        field=make_constant(fields, is_used.device).expand(states.shape),
     )

@@ -21,7 +21,7 @@ from trainers.tasks.scratchpad.random_graphs import draw_graphs, make_planted_gr
 from trainers.tasks.scratchpad.scratchpad_task import NONE, SITES_PER_DRAW
 from trainers.tasks.scratchpad.text import Text
 from trainers.tasks.task import Batch, Distribution, EvaluationBatch
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 CYCLES = "cycles"  # name of the second test distribution
 _BY_LABEL = ("unconnected", "connected")
@@ -143,8 +143,8 @@ class Reachability(GraphTask):
         device = label_SB.device
         is_one = label_SB[..., None] > 0
         (first_0, size_0), (first_1, size_1) = map(_list_node_cycles, self.cycle_sizes(length))
-        first = torch.where(is_one, constant(first_1, device), constant(first_0, device))
-        size = torch.where(is_one, constant(size_1, device), constant(size_0, device))
+        first = torch.where(is_one, make_constant(first_1, device), make_constant(first_0, device))
+        size = torch.where(is_one, make_constant(size_1, device), make_constant(size_0, device))
 
         # Node `length` has this distance from node 0; with label 0 it is the first node of the second cycle.
         nodes = torch.full_like(label_SB, self.nodes)

@@ -25,7 +25,7 @@ from trainers.tasks.scratchpad.operands import (
 from trainers.tasks.scratchpad.scratchpad_task import NONE
 from trainers.tasks.scratchpad.sums import Sums
 from trainers.tasks.scratchpad.text import NOT_JUDGED, Text
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 FIELDS = ("form", "first", "second", "digit", "window", "carry")
 
@@ -127,7 +127,7 @@ def make_states(numbers: Operands, filler_SBF: Tensor, longest: int) -> Text:
     length = torch.where(state <= count, width, torch.where(is_answer, canvas + 3, 0))
     texts = torch.where((state <= count)[..., None], states, answer)
     is_used = torch.arange(width, device=count.device) < length[..., None]
-    first_fields, later_fields, answer_fields = (constant(fields, count.device) for fields in _list_fields(canvas))
+    first_fields, later_fields, answer_fields = (make_constant(fields, count.device) for fields in _list_fields(canvas))
     field = torch.where(is_answer[..., None], answer_fields, later_fields)
     field = torch.where((state == 0)[:, None], first_fields, field)
     return Text(

@@ -30,7 +30,7 @@ from trainers.tasks.scratchpad.operands import (
 )
 from trainers.tasks.scratchpad.scratchpad_task import NONE, ScratchpadTask
 from trainers.tasks.scratchpad.text import Text
-from trainers.tensors.device_constants import constant
+from trainers.tensors.device_constants import make_constant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class Sums(ScratchpadTask):
         batch = super().test_batch(text, length)
         sources = () if self.scratchpad == NONE else self.list_sources(length)
         sources = (*sources, *[NOWHERE] * (batch.answer.shape[-1] - len(sources)))
-        return SumBatch(**vars(batch), source=constant(sources, batch.answer.device).expand(batch.answer.shape))
+        return SumBatch(**vars(batch), source=make_constant(sources, batch.answer.device).expand(batch.answer.shape))
 
     def score_generated(self, written_MBG: Tensor, batch: ScratchpadBatch) -> dict[str, Tensor]:
         """Return for each of `generation_metrics` whether each row is right, (M, B)."""
@@ -133,7 +133,7 @@ class Sums(ScratchpadTask):
         answer, source = batch.answer, batch.source
         has_source = (source != NOWHERE) & (answer != TOKEN[PAD])
         filler_tokens = tuple(token in FILLER for token in range(len(CHARACTERS)))
-        is_filler = constant(filler_tokens, answer.device, torch.bool)[written_MBG]
+        is_filler = make_constant(filler_tokens, answer.device, torch.bool)[written_MBG]
         is_repeated = is_filler & (written_MBG == torch.gather(written_MBG, -1, source.clamp(min=0)))
 
         exact = torch.where(has_source, is_repeated, written_MBG == answer).all(dim=-1)
