@@ -61,12 +61,12 @@ def choose_figures(file: ClaimsFile, judgements: Sequence[Judgement]) -> list[Ju
 
     A repeated claim is drawn by its judged test, and an untested claim is not drawn.
     """
-    judged = _map_judged_tests(judgements)
+    judged_by_id = _map_judged_tests(judgements)
     headlines = [headline.claim for headline in file.headlines if headline.claim is not None]
     claim_ids = file.figures or [*headlines, *(judgement.claim.id for judgement in judgements)]
 
     # Several claims may have the same judged test, which is drawn once.
-    judgements_to_draw = {judged[claim_id].claim.id: judged[claim_id] for claim_id in claim_ids}
+    judgements_to_draw = {judged_by_id[claim_id].claim.id: judged_by_id[claim_id] for claim_id in claim_ids}
     tested_judgements = [judgement for judgement in judgements_to_draw.values() if judgement.verdict != NOT_TESTED]
     return [judgement for judgement in tested_judgements if is_drawable(judgement)][:MAX_FIGURES]
 
@@ -78,7 +78,7 @@ def _map_judged_tests(judgements: Sequence[Judgement]) -> dict[str, Judgement]:
 
 def make_headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> str:
     """Return the table of headlines with a claim and its verdict; empty without any."""
-    judged = _map_judged_tests(judgements)
+    judged_by_id = _map_judged_tests(judgements)
     by_id = {judgement.claim.id: judgement for judgement in judgements}
     rows = []
     for headline in file.headlines:
@@ -86,7 +86,7 @@ def make_headlines_table(file: ClaimsFile, judgements: Sequence[Judgement]) -> s
             continue
 
         # Unlearned seeds count as the worst, but readers of the paper also want their values as measured.
-        judgement = judged[headline.claim]
+        judgement = judged_by_id[headline.claim]
         effect = format_effect(judgement.claim, judgement.answer)
         metric = "" if effect == "-" else f" ({label_axis(judgement.claim, judgement.claim.compare)})"
         measured = format_effect(judgement.claim, judgement.measured_answer)

@@ -30,7 +30,8 @@ from search_spaces.grammar.values import (
     make_store_absolute,
 )
 
-BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = ("begin", "look", "continue", "export", "maintenance")  # parts of the help
+# The panels of the help.
+BEGIN, LOOK, CONTINUE, EXPORT, MAINTENANCE = ("begin", "look", "continue", "export", "maintenance")
 
 
 def _choose_storage(ctx: typer.Context, storage: str | None) -> str | None:

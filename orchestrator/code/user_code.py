@@ -98,7 +98,7 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
     for index, module in enumerate(spec.imports):
         try:
             source = _find_source(
-                module, [spec.folder, Path.cwd(), *_find_copy_folder(module, spec.folder)] if spec.folder else []
+                module, [spec.folder, Path.cwd(), *_list_copy_folders(module, spec.folder)] if spec.folder else []
             )
             load_module(source)
             sources.append(source)
@@ -114,7 +114,7 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
 
 
 def read_files(root: Path, names: Iterable[str]) -> CodeSource:
-    """Return the current files of a program, or data files, in `root`. Raises UserCodeError for missing files."""
+    """Return the current files `names` in `root`, as the module PROGRAM. Raises UserCodeError for missing files."""
     files = {}
     for name in names:
         try:
@@ -125,8 +125,8 @@ def read_files(root: Path, names: Iterable[str]) -> CodeSource:
     return CodeSource(module=PROGRAM, root=root, installed=False, files=files)
 
 
-def _find_copy_folder(module: str, folder: Path) -> list[Path]:
-    """Return a list with the folder of a module's copy in the sweep folder `folder`; empty without a copy.
+def _list_copy_folders(module: str, folder: Path) -> list[Path]:
+    """Return the folder of a module's copy in the sweep folder `folder`, as a list; empty without a copy.
 
     The copy is used if the module is neither beside the sweep file nor in the current folder. Raises UserCodeError for
     several copies.

@@ -106,7 +106,7 @@ class Engine:
         except ConfigError:
             return None
 
-        # Problems of other sections are reported elsewhere; the sections that can be read suffice for the direction.
+        # `build` reports problems of these sections; the direction of the metric is known without them.
         averages = lengths = None
         added_metrics: Mapping[str, Metric] = {}
         with suppress(ConfigError, TypeError, AttributeError, ValueError):  # a section that is no mapping
@@ -199,13 +199,13 @@ class Engine:
             (f"training.{key}", f"training.{key} has no effect with the optimizers of this sweep")
             for key in sorted(set.intersection(*keys) if keys else ())
         ]
-        idle_losses = [
+        explanations = [
             loss.explain_no_effect(getattr(member.model, "dropout", 0.0) > 0 or member.model.draws_random_numbers)
             for member in members
             if (loss := member.training.loss)
         ]
-        if idle_losses and len(idle_losses) == len(members) and all(idle_losses):
-            unused_warnings.append(("training.loss", idle_losses[0]))
+        if explanations and len(explanations) == len(members) and all(explanations):
+            unused_warnings.append(("training.loss", explanations[0]))
 
         # An average of initial weights and a partly read file train without an error; only the curves would show them.
         shares = describe_initial_shares((member.steps, _compute_initial_shares(member)) for member in members)
@@ -248,7 +248,7 @@ class Engine:
 
     def estimate_pack_cost(self, member: MemberConfig, gpus: float) -> PackCost:
         """Return the cost of packs of a structure in operations: a fixed part, and a part for each member."""
-        # The fixed time of a step is paid once by a stacked pack, and by each member of a loop.
+        # A stacked pack pays the fixed time of a step once; a model that loops over members pays it for each.
         min_bytes, max_members = (MIN_MEMBER_BYTES_GPU, LARGEST_PACK_GPU) if gpus else (1, LARGEST_PACK_CPU)
         cost = estimate_cost_or_refuse(member)
         fixed_flops = (STEP_FLOPS_GPU if gpus else STEP_FLOPS_CPU) * member.training.steps

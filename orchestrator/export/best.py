@@ -31,7 +31,7 @@ def make_best_file(state: SweepState, summary: Summary) -> str:
     member = rebuild_member(configuration).to_dict()
 
     # Parsing the text at the end proves that the exported file can be run.
-    score = f"score {format_number(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
+    score = f"{format_number(row.score)}, {row.seeds_run} seeds ran, {row.seeds_failed} failed"
     ranked = f"ranked 1 of {summary.complete_configurations} by {summary.score_label}"
     spec = {
         "name": _shorten_name(state.name, "-best"),

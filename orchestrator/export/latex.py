@@ -10,7 +10,13 @@ from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.redaction import remove_controls
-from orchestrator.text.wording import compact_value, format_label, format_number, format_ranges, shorten_keys
+from orchestrator.text.wording import (
+    compact_value,
+    format_label,
+    format_lengths,
+    format_number,
+    shorten_keys,
+)
 
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -58,8 +64,8 @@ def make_latex_table(summary: Summary, labels: Mapping[str, str]) -> str:
     comments = [
         "% Needs \\usepackage{booktabs} in the preamble.",
         f"% Sweep {summary.name}: {' '.join(summary.score_label.split())}; ranked by the selection lengths.",
-        f"% Median over seeds [quartiles]; selection lengths {format_ranges(summary.objective.lengths)}, "
-        f"test lengths {format_ranges(summary.test_lengths)}.",
+        f"% Median over seeds [quartiles]; {format_lengths(summary.objective.lengths, 'selection')}, "
+        f"{format_lengths(summary.test_lengths, 'test')}.",
         f"% {summary.complete_configurations} of {summary.planned_configurations} configurations have all their seeds; "
         f"{summary.seeds_run} seeds ran, {summary.seeds_failed} failed ({summary.objective.failed_seeds}).",
     ]

@@ -13,7 +13,7 @@ from orchestrator.figures.drawing import file_name
 from orchestrator.figures.figure_files import STYLE, make_figure, render_curves, render_figure
 from orchestrator.figures.on_axes import plot_effect
 from orchestrator.results.summary import Summary
-from orchestrator.text.wording import format_ranges
+from orchestrator.text.wording import format_lengths
 
 FORMATS = ("pdf", "svg", "png")
 DEFAULT_SIZE = (3.3, 2.4)  # inches: one column of a two-column page
@@ -69,10 +69,11 @@ def make_caption(summary: Summary, labels: Mapping[str, str]) -> str:
         totals = f"; of all {len(summary.rows)} configurations {summary.seeds_run} and {summary.seeds_failed}"
 
     # The reader must know which lengths influenced the selection.
-    test = f"; lengths {format_ranges(summary.test_lengths)} were used for neither" if summary.test_lengths else ""
+    was = "was" if len(summary.test_lengths) == 1 else "were"
+    test = f"; {format_lengths(summary.test_lengths)} {was} used for neither" if summary.test_lengths else ""
     seeds = replace(summary, rows=tuple(rows)).seeds_in_words
     return (
         f"Lines: median over {seeds}; bands: quartiles; thin lines: single seeds "
-        f"({ran} ran, {failed} failed{totals}). Shaded: trained lengths; hatched: lengths "
-        f"{format_ranges(summary.objective.lengths)}, by which configurations are ranked{test}."
+        f"({ran} ran, {failed} failed{totals}). Shaded: trained lengths; hatched: "
+        f"{format_lengths(summary.objective.lengths)}, by which configurations are ranked{test}."
     )

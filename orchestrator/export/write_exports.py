@@ -98,6 +98,7 @@ def export(folder: Path, request: ExportRequest, *, force: bool = False) -> list
         _plan_weights(planned, request.weights, state)
 
     # All targets are checked first, so that an existing file leaves the others unwritten.
+    # New folders beside the file of --best may hold files of its program.
     new_parents = {
         parent
         for path in planned.files

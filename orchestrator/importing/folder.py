@@ -71,10 +71,10 @@ class ImportedSweepWriter:
     def _make_pack_fields(self, pack_id: str, pack: ImportedPack) -> dict[str, Any]:
         """Return the fields of the ledger record of a pack."""
         # The ledger has a hash of this text, so the text keeps the former name of MeasuredCells.
-        measured = f"Curves(averages={pack.measured.averages}, lengths={pack.measured.lengths})"
+        structure = f"Curves(averages={pack.cells.averages}, lengths={pack.cells.lengths})"
         return {
             "pack_id": pack_id,
-            "structural_key": hashlib.sha256(measured.encode()).hexdigest()[:12],
+            "structural_key": hashlib.sha256(structure.encode()).hexdigest()[:12],
             "members": self._list_member_ids(pack),
             "steps": pack.steps,
         }

@@ -184,9 +184,9 @@ def _choose_lengths(results: Results, members: ImportedMembers, metric: str, opt
     """Return the lengths of the objective. Raises UserError for a length that a configuration lacks."""
     # Without --lengths, the only length of the first configuration must be that of the others, too.
     index = results.metrics.index(metric)
-    lengths = options.lengths or members.measured[0].lengths[index]
-    for configuration, measured in enumerate(members.measured):
-        allowed = measured.lengths[index]
+    lengths = options.lengths or members.cells[0].lengths[index]
+    for configuration, cells in enumerate(members.cells):
+        allowed = cells.lengths[index]
         if options.lengths is None and len(allowed) > 1:
             raise UserError(
                 f"{results.source}: {metric} has lengths {format_ranges(allowed)}; choose selection lengths by "
@@ -214,7 +214,7 @@ def _make_first_fields(results: Results, members: ImportedMembers, spec: SweepSp
 def _list_common_seeds(members: ImportedMembers) -> list[int]:
     """Return the seeds that every configuration has."""
     configurations_by_seed = Counter(seed for pack in members.packs for _, seed in pack.members)
-    return [seed for seed in members.seeds if configurations_by_seed[seed] == len(members.measured)]
+    return [seed for seed in members.seeds if configurations_by_seed[seed] == len(members.cells)]
 
 
 def _build_spec(
@@ -227,7 +227,7 @@ def _build_spec(
     """Return the specification of a sweep that lists the configurations. Raises SweepFileError for an invalid name."""
     # The table decided the values of each configuration, so the sampler is a list of them.
     steps = _list_varying_steps(members)
-    listed = [_make_listed_values(results, number, steps) for number in range(len(members.measured))]
+    listed = [_make_listed_values(results, number, steps) for number in range(len(members.cells))]
     sections = {
         **names,
         "description": f"Imported from {results.source}.",
@@ -260,7 +260,7 @@ def _make_sections(
 ) -> dict[str, Any]:
     """Return sections like those of a program sweep: of configuration `number`, or with None of the sweep file."""
     configuration = results.configurations[number] if number is not None else {}
-    measured = members.measured if number is None else members.measured[number : number + 1]
+    chosen_cells = members.cells if number is None else members.cells[number : number + 1]
 
     # Nest the settings at the dots of their names.
     config: dict[str, Any] = {}
@@ -273,7 +273,7 @@ def _make_sections(
 
     # A metric that is measured at all lengths needs only its direction.
     lengths_by_metric: dict[int, set[int]] = {}
-    for cells in measured:
+    for cells in chosen_cells:
         for metric, metric_lengths in cells.lengths.items():
             lengths_by_metric.setdefault(metric, set()).update(metric_lengths)
     lengths = sorted(set().union(*lengths_by_metric.values()))
@@ -284,7 +284,7 @@ def _make_sections(
         is_everywhere = len(measured_lengths) == len(lengths)
         metrics[name] = direction if is_everywhere else {"direction": direction, "lengths": sorted(measured_lengths)}
 
-    averages = dict.fromkeys(average for cells in measured for average in cells.averages)
+    averages = dict.fromkeys(average for cells in chosen_cells for average in cells.averages)
 
     # The sweep file has the longest training of its configurations.
     steps = max(members.last_steps) if number is None else members.last_steps[number]
@@ -309,7 +309,7 @@ def _make_configuration_fields(
     fields = list[dict[str, Any]]()
     measured_ids = set[str]()
     steps = _list_varying_steps(members)
-    for number in range(len(members.measured)):
+    for number in range(len(members.cells)):
         # Without its seed, any member has the fields of its configuration.
         sections = _make_sections(results, members, options, number)
         trainer = get_trainer(sections)

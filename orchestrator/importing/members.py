@@ -38,7 +38,7 @@ class ImportedPack:
     """
 
     members: tuple[tuple[int, int], ...]
-    measured: MeasuredCells
+    cells: MeasuredCells
     steps: int
     is_complete: bool
     rows: pd.DataFrame
@@ -49,7 +49,7 @@ class ImportedMembers:
     """The packs of a table, the cells and last step of each configuration, all seeds, and notes on omitted rows."""
 
     packs: tuple[ImportedPack, ...]
-    measured: tuple[MeasuredCells, ...]
+    cells: tuple[MeasuredCells, ...]
     last_steps: tuple[int, ...]
     seeds: tuple[int, ...]
     notes: tuple[str, ...]
@@ -64,7 +64,7 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     """
     rows = results.rows
     last_steps = _find_last_steps(results, metric, average)
-    rows, measured, measured_index_C, notes = _select_measured_rows(results, last_steps)
+    rows, distinct_cells, cells_index_C, notes = _select_measured_rows(results, last_steps)
 
     # A member has the code configuration * seeds + index of its seed; it is complete with all values at its last step.
     # Shapes: R rows, C configurations, M members with a row at their last step.
@@ -74,8 +74,8 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
     complete_codes_M, value_counts_M = np.unique(codes_R[is_last_R], return_counts=True)
 
     # A member with a part of its values is a mistake in the table, not a failed seed.
-    counts = [len(cells.averages) * sum(map(len, cells.lengths.values())) for cells in measured]
-    expected_counts_C = np.array(counts)[measured_index_C]
+    counts = [len(cells.averages) * sum(map(len, cells.lengths.values())) for cells in distinct_cells]
+    expected_counts_C = np.array(counts)[cells_index_C]
     if (is_partial_M := value_counts_M < expected_counts_C[complete_codes_M // len(seeds)]).any():
         configuration, seed_index = divmod(int(complete_codes_M[int(np.argmax(is_partial_M))]), len(seeds))
         raise UserError(
@@ -84,7 +84,7 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
                 rows[is_last_R],
                 configuration,
                 int(seeds[seed_index]),
-                measured[measured_index_C[configuration]],
+                distinct_cells[cells_index_C[configuration]],
             )
         )
 
@@ -103,17 +103,17 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
         codes_by_pack: dict[tuple[int, int], list[int]] = {}
         for code in member_codes.tolist():
             configuration = code // len(seeds)
-            key = (int(measured_index_C[configuration]), int(last_steps[configuration]))
+            key = (int(cells_index_C[configuration]), int(last_steps[configuration]))
             codes_by_pack.setdefault(key, []).append(code)
 
-        # Codes become pairs of configuration and seed again.
-        for (measured_index, steps), pack_codes in codes_by_pack.items():
+        # Decode members into (configuration, seed).
+        for (cells_index, steps), pack_codes in codes_by_pack.items():
             members = tuple((code // len(seeds), int(seeds[code % len(seeds)])) for code in pack_codes)
             pack_rows = _select_members(rows, np.array(pack_codes))
             packs.append(
                 ImportedPack(
                     members=members,
-                    measured=measured[measured_index],
+                    cells=distinct_cells[cells_index],
                     steps=steps,
                     is_complete=is_complete,
                     rows=pack_rows,
@@ -121,7 +121,7 @@ def group_members(results: Results, metric: str, average: str, missing: Missing 
             )
     return ImportedMembers(
         packs=tuple(packs),
-        measured=tuple(measured[index] for index in measured_index_C),
+        cells=tuple(distinct_cells[index] for index in cells_index_C),
         last_steps=tuple(last_steps.tolist()),
         seeds=tuple(seeds.tolist()),
         notes=tuple(notes),
@@ -163,16 +163,16 @@ def _select_measured_rows(
     is_measured_R = (step_R <= last_steps[configuration_R]) & np.isin(codes_R, measured_codes)
 
     # `measured_codes` is sorted, so each configuration has a run of it; those with equal cells share them.
-    measured = list[MeasuredCells]()
+    distinct_cells = list[MeasuredCells]()
     index_by_cells = dict[bytes, int]()
-    measured_indices = np.zeros(len(last_steps), dtype=np.int64)
+    cells_indices = np.zeros(len(last_steps), dtype=np.int64)
     code_ends = np.searchsorted(measured_codes // np.prod(shape), np.arange(len(last_steps) + 1))
     for number, (first, end) in enumerate(itertools.pairwise(code_ends)):
         cells = measured_codes[first:end] % np.prod(shape)
         if cells.tobytes() not in index_by_cells:
-            index_by_cells[cells.tobytes()] = len(measured)
-            measured.append(_make_measured_cells(results, lengths, np.unravel_index(cells, shape)))
-        measured_indices[number] = index_by_cells[cells.tobytes()]
+            index_by_cells[cells.tobytes()] = len(distinct_cells)
+            distinct_cells.append(_make_measured_cells(results, lengths, np.unravel_index(cells, shape)))
+        cells_indices[number] = index_by_cells[cells.tobytes()]
 
     # Say which rows are left out, because the results then have fewer metrics or lengths than the table.
     notes = []
@@ -180,7 +180,7 @@ def _select_measured_rows(
         names = ", ".join(results.metrics[k] for k in np.unique(rows["metric"].to_numpy()[~is_measured_R]))
         count = f"{int((~is_measured_R).sum()):,} of {len(rows):,} rows left out"
         notes.append(f"{count} ({names}): nothing with their average, metric and length at the last step")
-    return rows[is_measured_R], measured, measured_indices, notes
+    return rows[is_measured_R], distinct_cells, cells_indices, notes
 
 
 def _make_measured_cells(results: Results, lengths: Codes, cells: tuple[npt.NDArray[Any], ...]) -> MeasuredCells:
@@ -203,13 +203,13 @@ def _make_measured_cells(results: Results, lengths: Codes, cells: tuple[npt.NDAr
 
 
 def _describe_missing_value(
-    results: Results, rows: pd.DataFrame, configuration: int, seed: int, measured: MeasuredCells
+    results: Results, rows: pd.DataFrame, configuration: int, seed: int, cells: MeasuredCells
 ) -> str:
     """Return a message on the first value that a member lacks; `rows` are those at the last steps."""
     member_rows = rows[(rows["configuration"] == configuration) & (rows["seed"] == seed)]
     present_cells = set(member_rows[["average", "metric", "length"]].itertuples(index=False, name=None))
-    cells = ((a, k, length) for a in measured.averages for k, lengths in measured.lengths.items() for length in lengths)
-    a, k, length = next(cell for cell in cells if cell not in present_cells)
+    expected = ((a, k, length) for a in cells.averages for k, lengths in cells.lengths.items() for length in lengths)
+    a, k, length = next(cell for cell in expected if cell not in present_cells)
     member = f"{results.source}: {results.describe_configuration(configuration)}, seed {seed}"
     missing_value = f"{results.metrics[k]} of the average {results.averages[a]} at length {length}"
     return f"{member}: no {missing_value} at the last step, {member_rows['step'].iloc[0]}, unlike other seeds"

@@ -15,8 +15,8 @@ MAX_AUTO_WEIGHTS_BYTES = 64 * 2**20  # total bytes up to which resources.keep_we
 class PlannedRound:
     """A planned round: the maximum number of configurations, and their new seeds.
 
-    `rungs` has (last step, number of configurations) of every stretch of training between rungs; the last stretch ends
-    with the training. It is empty if all configurations train to the end.
+    `rungs` has (last step, number of configurations) of every segment of training between rungs; the last segment
+    ends with the training. It is empty if all configurations train to the end.
     """
 
     configurations: int
@@ -83,7 +83,7 @@ def count_weights_bytes(spec: SweepSpec, built: Sequence[Configuration]) -> int:
 
 
 def _plan_rungs(spec: SweepSpec, configurations: int) -> tuple[tuple[int, int], ...]:
-    """Return the last step and the configurations of every stretch of the first round; empty without rungs."""
+    """Return the last step and the configurations of every segment of the first round; empty without rungs."""
     racing, steps = spec.search.racing, spec.training.get("steps")
     if racing is None or racing.steps is None or not isinstance(steps, int):
         return ()

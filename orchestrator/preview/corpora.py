@@ -87,7 +87,7 @@ def _download(recipe: Recipe, path: Path) -> tuple[dict[str, NDArray[np.int32]],
     except ImportError as error:
         raise UserError(f"corpus {path.stem!r}: needs the package {error.name}; install `lengthwise[data]`") from error
 
-    # The cache of the data set is of no further use, so it is deleted.
+    # Cache the data set in a temporary folder, because it is needed only once.
     with tempfile.TemporaryDirectory(prefix="lengthwise-") as scratch:
         try:
             tokenizer = tokenizers.Tokenizer.from_pretrained(recipe.tokenizer)

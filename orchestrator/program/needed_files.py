@@ -15,7 +15,7 @@ def find_files(words: Sequence[str], folder: Path) -> list[Path]:
     A word names a file by itself, after `=`, or as a module after `-m`. Imports are read from the source, without
     running it, and searched beside the script and in `folder`; other modules belong to the environment.
     """
-    # Each file has the folder of its script beside it, where Python searches absolute imports first.
+    # Pairs of a file and the folder of its script, where Python searches absolute imports first.
     folder = folder.absolute()
     pending: list[tuple[Path, Path]] = []
     for previous, word in zip(["", *words], words, strict=False):

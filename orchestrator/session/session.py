@@ -95,15 +95,13 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
     A signal, a full disk or lack of memory is recorded and printed, and the outcome is `interrupted`; other exceptions
     are raised. Once the ledger is open, the address `notify` gets a notice, unless the process exits at once.
     """
-    # A signal while the ledger is opened takes effect in `Session.read_state`: then the interruption can be recorded.
+    # A signal while the ledger is opened is held until `Session.read_state`, which can record the interruption.
     with Interrupts() as interrupts, ExitStack() as exit_stack:
         with suppress(KeyboardInterrupt), interrupts.hold_signals():
             ledger = exit_stack.enter_context(open_ledger())
         session = Session(ledger=ledger, console=console, interrupts=interrupts, notifier=WebhookNotifier(notify))
         reason = ""
 
-        # A signal, a full disk or a lack of memory is an interruption; other errors end the sweep as failed, and are
-        # raised.
         with set_exit_message(f"interrupted; continue with: {format_command('resume', ledger.folder)}"):
             try:
                 yield session

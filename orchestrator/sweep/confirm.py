@@ -79,7 +79,7 @@ def plan_confirmation(
     `seeds` is a number of fresh seeds, or a list such as "100,101"; `labels` are configurations to confirm instead of
     the `top` configurations, by default three. Raises UserError for `top` with `labels`, an unfinished sweep
     without `allow_unfinished`, a configuration that does not exist or did not succeed, more configurations than
-    succeeded, used seeds, overrides of anything but `specification.SETTINGS`; SweepExists if the name is taken;
+    succeeded, used seeds, overrides of anything but CHANGEABLE_SECTIONS; SweepExists if the name is taken;
     SweepFileError for an invalid name or override.
     """
     refuse_top_and_configurations(top, labels, "are confirmed")

@@ -22,7 +22,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.results.summary import ConfigurationResult
 from orchestrator.session.session import Outcome
 from orchestrator.sweep import run_and_resume
-from orchestrator.sweep.specification import SETTINGS, SPEC_FILE, advise_existing, refuse_fixed_sections
+from orchestrator.sweep.specification import CHANGEABLE_SECTIONS, SPEC_FILE, advise_existing, refuse_fixed_sections
 from orchestrator.text.consoles import say
 from search_spaces import SweepSpec, dump_yaml, list_differences, parse_sweep
 
@@ -66,7 +66,7 @@ def make_listed_spec(
     UserError if the current code would train something else, SweepExists if the name is taken.
     """
     # The two sweeps are compared, so the current code must train the same as the code of this sweep did.
-    allowed = f"{', '.join(SETTINGS)} (--name sets the name)"
+    allowed = f"{', '.join(CHANGEABLE_SECTIONS)} (--name sets the name)"
     refuse_fixed_sections(overrides, allowed)
     subject = f"{state.folder} cannot be {action}"
     source = f"{state.folder / SPEC_FILE} (to be {action})"

@@ -39,13 +39,13 @@ from orchestrator.sweep.confirm import refuse_many_seeds
 from orchestrator.sweep.run_and_resume import import_code_to_resume, resume_sweep
 from orchestrator.sweep.selection import choose_best_rows, refuse_top_and_configurations, refuse_unfinished
 from orchestrator.sweep.specification import (
-    SETTINGS,
+    CHANGEABLE_SECTIONS,
     SPEC_FILE,
     copy_settings,
+    equals_earlier_spec,
     get_section,
-    is_earlier,
     read_recorded_spec,
-    refuse_changed_spec,
+    refuse_changed_sweep_yaml,
     refuse_fixed_sections,
     rewrite_spec,
 )
@@ -99,7 +99,7 @@ def extend_sweep(
     fetch_storage(folder.resolve().parent)  # other sweeps may have used seeds
 
     # Settings, such as resources, add nothing, so they are not among the recorded options of an extension.
-    settings = [override for override in overrides if get_section(override) in SETTINGS]
+    settings = [override for override in overrides if get_section(override) in CHANGEABLE_SECTIONS]
     options = {"seeds": seeds, "configurations": configurations, "top": top, "only": list(labels)}
     options["set"] = [override for override in overrides if override not in settings]
     if SweepState.load(folder).pending_extension == options:
@@ -162,7 +162,7 @@ def plan_extension(
     """
     refuse_imported(state)
     sweep, recorded = str(state.folder), read_recorded_spec(state)
-    refuse_fixed_sections(overrides, f"{', '.join(SETTINGS)}, space, search, seeds")
+    refuse_fixed_sections(overrides, f"{', '.join(CHANGEABLE_SECTIONS)}, space, search, seeds")
 
     # An option and --set of the same key would contradict each other.
     values = {"seeds": seeds, "configurations": configurations}
@@ -233,7 +233,8 @@ def _refuse_unusable_additions(
     sweep = state.folder
     if (state.decisions or state.rungs) and (added.configurations or added.grids):
         raise UserError(
-            f"{sweep}: its race has decided a round; allowed: more seeds (new sweep: lengthwise run FILE --name NAME)"
+            f"{sweep}: configurations cannot be added after a race has decided a round; allowed: more seeds, or a new "
+            "sweep: lengthwise run FILE --name NAME"
         )
 
     # A confirmation is unbiased only on seeds that the search has not used.
@@ -252,16 +253,16 @@ def _refuse_unusable_additions(
 
 
 def _copy_edited_settings(spec: SweepSpec, state: SweepState, overrides: Sequence[str]) -> SweepSpec:
-    """Return `spec` with the SETTINGS of sweep.yaml, which the user may have edited, and of `overrides`.
+    """Return `spec` with the CHANGEABLE_SECTIONS of sweep.yaml, which the user may have edited, and of `overrides`.
 
     Raises SpecChanged if sweep.yaml was edited to compute something else.
     """
     path = state.folder / SPEC_FILE
     if path.exists():
         file_spec = load_sweep(path, recorded=True)
-        if spec.spec_hash != file_spec.spec_hash and not is_earlier(file_spec, state):
-            refuse_changed_spec(file_spec, state)
-        settings = [override for override in overrides if get_section(override) in SETTINGS]
+        if spec.spec_hash != file_spec.spec_hash and not equals_earlier_spec(file_spec, state):
+            refuse_changed_sweep_yaml(file_spec, state)
+        settings = [override for override in overrides if get_section(override) in CHANGEABLE_SECTIONS]
         spec = copy_settings(spec, load_sweep(path, settings, recorded=True) if settings else file_spec)
     return spec.set_folder(find_program(state) or spec.folder)
 

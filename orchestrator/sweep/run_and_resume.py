@@ -41,12 +41,12 @@ from orchestrator.running.watching.meter import count_seeds
 from orchestrator.session.session import Outcome, Session, open_session
 from orchestrator.sweep.children import SweepChildren
 from orchestrator.sweep.specification import (
-    SETTINGS,
+    CHANGEABLE_SECTIONS,
     SPEC_FILE,
     copy_settings,
     list_differing_settings,
     load_spec,
-    refuse_changed_file,
+    refuse_changed_user_file,
     refuse_existing,
     refuse_fixed_sections,
     resolve_tracking_uri,
@@ -165,7 +165,7 @@ def resume_sweep(
     Raises NotASweep, SweepLocked, DamagedLedger, UserCodeError for changed code, and SpecChanged or UserError if
     sweep.yaml or `overrides` change more than resources, budget, tracking and notify.
     """
-    refuse_fixed_sections(overrides, ", ".join(SETTINGS))
+    refuse_fixed_sections(overrides, ", ".join(CHANGEABLE_SECTIONS))
 
     with open_session(lambda: open_ledger(folder), console) as session:
         state = session.read_state()
@@ -242,7 +242,7 @@ def resume_with_spec(spec: SweepSpec, storage: Path, console: Console, *, max_se
     spec, folder = resolve_tracking_uri(spec), storage / spec.name
     state = SweepState.load(folder)
     with _report_problems_first(spec):
-        refuse_changed_file(spec, state)
+        refuse_changed_user_file(spec, state)
     return resume_sweep(folder, console, settings=spec, max_seconds=max_seconds)
 
 

@@ -23,7 +23,7 @@ from search_spaces.grammar.values import make_store_absolute
 from trainers.files.atomic_file import write_atomic
 
 SPEC_FILE = "sweep.yaml"
-SETTINGS = ("resources", "budget", "tracking", "notify")  # sections that each command may change
+CHANGEABLE_SECTIONS = ("resources", "budget", "tracking", "notify")  # sections that each command may change
 
 
 def read_recorded_spec(state: SweepState, version: int = -1) -> SweepSpec:
@@ -46,12 +46,12 @@ def refuse_existing(spec: SweepSpec, folder: Path) -> None:
         state = SweepState.load(folder)
         if spec.direction_is_assumed:
             spec = spec.with_direction(read_recorded_spec(state).objective.direction)
-        refuse_changed_file(spec, state)
+        refuse_changed_user_file(spec, state)
         if edited_code := [*_list_edited_modules(spec, state), *_list_edited_files(state)]:
             changed = f"{join_first_few(edited_code)} changed after {folder} was trained"
             advice = advise_existing(state, folder, has_changed_code=True)
             raise SweepExists(f"{changed}; to train the changed code, add --name NAME; the old sweep {advice}")
-        history = ", which was extended later" if is_earlier(spec, state) else " already"
+        history = ", which was extended later" if equals_earlier_spec(spec, state) else " already"
         advice = advise_existing(state, folder)
         raise SweepExists(f"{folder} has this sweep{history}; it {advice}; to run it again, add --name NAME")
 
@@ -90,18 +90,18 @@ def _list_edited_files(state: SweepState) -> list[str]:
     return edited_files
 
 
-def refuse_changed_spec(spec: SweepSpec, state: SweepState) -> None:
+def refuse_changed_sweep_yaml(spec: SweepSpec, state: SweepState) -> None:
     """Raise SpecChanged if sweep.yaml would give other results than the recorded specification."""
     _refuse_difference(read_recorded_spec(state), spec, state)
 
 
-def refuse_changed_file(spec: SweepSpec, state: SweepState) -> None:
+def refuse_changed_user_file(spec: SweepSpec, state: SweepState) -> None:
     """Raise SpecChanged if the user's sweep file would give the results of none of the recorded specifications.
 
     `extend` leaves the user's file unchanged, so the file may match an earlier specification. The error lists the
     differences from the most similar one; of equally similar ones, the latest comes first.
     """
-    if list_differences(read_recorded_spec(state), spec) and not is_earlier(spec, state):
+    if list_differences(read_recorded_spec(state), spec) and not equals_earlier_spec(spec, state):
         versions = [read_recorded_spec(state, version) for version in range(-1, len(state.specs) - 1)]
         nearest = min(versions, key=lambda old: (find_extension(old, spec) is None, len(list_differences(old, spec))))
         _refuse_difference(nearest, spec, state)
@@ -130,11 +130,12 @@ def refuse_fixed_sections(overrides: Sequence[str], allowed: str) -> None:
 
     Overrides of anything that changes results are refused where specifications are compared.
     """
-    if fixed := [section for section in map(get_section, overrides) if section in set(PASSIVE) - set(SETTINGS)]:
+    fixed_sections = set(PASSIVE) - set(CHANGEABLE_SECTIONS)
+    if fixed := [section for section in map(get_section, overrides) if section in fixed_sections]:
         raise UserError(f"--set {', '.join(fixed)}: cannot be changed; allowed: {allowed}")
 
 
-def is_earlier(spec: SweepSpec, state: SweepState) -> bool:
+def equals_earlier_spec(spec: SweepSpec, state: SweepState) -> bool:
     """Return whether `spec` is the specification of the sweep before an extension."""
     if not list_differences(read_recorded_spec(state), spec):
         return False
@@ -153,10 +154,10 @@ def load_spec(state: SweepState, overrides: Sequence[str] = ()) -> SweepSpec:
     path = state.folder / SPEC_FILE
     if not path.exists():
         write_spec(state.spec, state.folder)
-    elif len(state.specs) > 1 and is_earlier(stale := _load_file(path), state):
+    elif len(state.specs) > 1 and equals_earlier_spec(stale := _load_file(path), state):
         rewrite_spec(copy_settings(read_recorded_spec(state), stale).resolved(), state.folder)
     spec = _load_file(path, overrides)
-    refuse_changed_spec(spec, state)
+    refuse_changed_sweep_yaml(spec, state)
     spec = spec.model_copy(update={"space": {key: spec.space[key] for key in read_recorded_spec(state).space}})
     return spec.set_folder(find_program(state) or spec.folder)
 
@@ -173,14 +174,14 @@ def _load_file(path: Path, overrides: Sequence[str] = ()) -> SweepSpec:
 
 
 def copy_settings(spec: SweepSpec, other_spec: SweepSpec) -> SweepSpec:
-    """Return `spec` with the description and SETTINGS of `other_spec`, which do not affect results."""
-    return spec.model_copy(update={key: getattr(other_spec, key) for key in ("description", *SETTINGS)})
+    """Return `spec` with the description and CHANGEABLE_SECTIONS of `other_spec`, which do not affect results."""
+    return spec.model_copy(update={key: getattr(other_spec, key) for key in ("description", *CHANGEABLE_SECTIONS)})
 
 
 def list_differing_settings(spec: SweepSpec, other_spec: SweepSpec) -> list[str]:
-    """Return the names of the SETTINGS that differ; of `notify` only the host is compared."""
+    """Return the names of the CHANGEABLE_SECTIONS that differ; of `notify` only the host is compared."""
     first, second = redact_spec(spec.resolved()), redact_spec(other_spec.resolved())
-    return [key for key in SETTINGS if first.get(key) != second.get(key)]
+    return [key for key in CHANGEABLE_SECTIONS if first.get(key) != second.get(key)]
 
 
 def resolve_tracking_uri(spec: SweepSpec) -> SweepSpec:

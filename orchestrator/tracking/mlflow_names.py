@@ -50,18 +50,16 @@ def make_unique_names(texts: Iterable[str]) -> dict[str, str]:
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the leaves of nested mappings as (dotted key, text): flatten({"a": {"b": 1}}) -> ("a.b", "1")."""
-    # An empty mapping has no leaf.
     if isinstance(value, Mapping):
         for key, inner_value in value.items():
             part = make_key_part(str(key))
             yield from flatten(inner_value, f"{prefix}.{part}" if prefix else part)
+        return
 
+    # All parts are clean. Cleaning the whole key only strips blanks at its ends, and would cut a long key.
+    key = make_key_part(prefix) if len(prefix) <= MAX_LABEL else prefix
     # JSON would put texts in quotes, which MLflow would show.
-    else:
-        yield (
-            make_key_part(prefix) if len(prefix) <= MAX_LABEL else prefix,
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False),
-        )
+    yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def list_run_names(summary: Summary, row: ConfigurationResult) -> dict[str, str]:

@@ -35,18 +35,18 @@ class _ComparisonFinished(Exception):  # noqa: N818 - not an error
 class Replay:
     """A reporter of a member that is trained again; compares its evaluations and ends the training at the last one.
 
-    `agreed` are the steps of evaluations that agree bit for bit; `difference` describes the first difference, None if
-    all agree. `environment` has the keys in which this process differs from the worker that trained the member;
-    `notices` are sentences from the training.
+    `agreed_steps` are the steps of evaluations that agree bit for bit; `difference` describes the first difference,
+    None if all agree. `differing_keys` are the keys of the environment in which this process differs from the worker
+    that trained the member. `notices` are sentences from the training.
     """
 
     def __init__(self, member: str, recorded: dict[int, pd.DataFrame]) -> None:
         self._member = member
         self._recorded = recorded
         self.difference: str | None = None
-        self.agreed = list[int]()
+        self.agreed_steps = list[int]()
         self.notices = list[str]()
-        self.environment = list[str]()
+        self.differing_keys = list[str]()
 
     def report(self, evaluation: Evaluation) -> None:
         """Compare an evaluation with the recorded one of the same step.
@@ -56,7 +56,7 @@ class Replay:
         if evaluation.step in self._recorded:
             self.difference = _describe_difference(evaluation, self._recorded[evaluation.step])
             if self.difference is None:
-                self.agreed.append(evaluation.step)
+                self.agreed_steps.append(evaluation.step)
         if self.difference is not None or evaluation.step >= max(self._recorded):
             raise _ComparisonFinished
 
@@ -69,16 +69,16 @@ class Replay:
 
     def describe(self) -> list[str]:
         """Return sentences on the compared steps, the first difference if any, and notices."""
-        agreed = ", ".join(map(str, self.agreed))
-        if len(self.agreed) > MAX_LISTED_STEPS:
-            agreed = f"{self.agreed[0]} to {self.agreed[-1]} ({len(self.agreed)} evaluations)"
+        agreed = ", ".join(map(str, self.agreed_steps))
+        if len(self.agreed_steps) > MAX_LISTED_STEPS:
+            agreed = f"{self.agreed_steps[0]} to {self.agreed_steps[-1]} ({len(self.agreed_steps)} evaluations)"
         if self.difference is None:
             return [*self.notices, f"{self._member}: the curves agree bit for bit at steps {agreed}"]
         return [
             *self.notices,
             f"{self._member}: {self.difference}",
             f"earlier steps that agree: {agreed or 'none'}",
-            f"this process differs from the worker in: {', '.join(self.environment) or 'nothing recorded'}",
+            f"this process differs from the worker in: {', '.join(self.differing_keys) or 'nothing recorded'}",
         ]
 
 
@@ -100,7 +100,7 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
         )
     member = f"{format_label(chosen.number)} ({chosen.config_id}) seed {seed}"
     pack = state.packs[chosen.members[seed].pack_id]
-    recorded = _read_recorded(state, pack, chosen.config_id, seed)
+    recorded = _read_recorded_curves(state, pack, chosen.config_id, seed)
     if not recorded:
         raise UserError(f"{state.folder}: {member} has no recorded curves yet")
 
@@ -125,13 +125,13 @@ def replay_member(folder: Path, configuration: str, seed: int) -> Replay:
         )
         work = replace(work, modules=make_worker_modules(state.folder, state.modules))
         if environments := [state.environments[name] for _, name in pack.ran_under]:
-            replay.environment += list_differing_keys(environments[-1], trainer.read_environment(work))
+            replay.differing_keys += list_differing_keys(environments[-1], trainer.read_environment(work))
         with suppress(_ComparisonFinished):
             trainer.train_members(work, [trainer.rebuild(chosen.resolved, seed)], replay, None)
     return replay
 
 
-def _read_recorded(state: SweepState, pack: PackState, config_id: str, seed: int) -> dict[int, pd.DataFrame]:
+def _read_recorded_curves(state: SweepState, pack: PackState, config_id: str, seed: int) -> dict[int, pd.DataFrame]:
     """Return the recorded curves of a member by step, without the NaN rows that `read_curves` adds for failed packs."""
     curves = read_curves(state, packs={pack.pack_id})
     rows = curves[(curves["config_id"] == config_id) & (curves["seed"] == seed)]
@@ -146,7 +146,7 @@ def _describe_difference(evaluation: Evaluation, recorded: pd.DataFrame) -> str 
     )
     replayed = pd.Series(evaluation.values_MAKL[0].reshape(-1), index)
     keys = list(recorded[INDEX_COLUMNS].astype({"average": "str", "metric": "str"}).itertuples(index=False, name=None))
-    # Bytes also tell 0.0 from -0.0; a NaN has several patterns of bytes, which all count as equal.
+    # Compare bytes, which differ for 0.0 and -0.0; every NaN counts as equal.
     for key, expected in zip(keys, recorded["value"].to_numpy(np.float32), strict=True):
         value = np.float32(replayed.get(key, np.nan))
         if value.tobytes() != expected.tobytes() and not (np.isnan(value) and np.isnan(expected)):

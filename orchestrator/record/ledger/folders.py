@@ -115,7 +115,7 @@ def is_bare_name(sweep: str | Path) -> bool:
 
 
 def has_ledger(folder: Path) -> bool:
-    """Return whether the folder has an entry with the name of the ledger, valid or not; False if it cannot be read."""
+    """Return whether the folder has a ledger, valid or not; False if the folder cannot be read."""
     return _read_file_mode(folder / LEDGER_FILE) != 0
 
 

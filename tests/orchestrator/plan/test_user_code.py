@@ -51,14 +51,14 @@ def test_the_copy_that_a_sweep_has_kept_is_found_beside_its_specification(
     written(sweep__in__code__in__abc__in__own_kept=AVERAGE.format(name="kept"))
     monkeypatch.chdir(tmp_path)
     source = user_code._find_source(
-        "own_kept", [tmp_path / "sweep", tmp_path, *user_code._find_copy_folder("own_kept", tmp_path / "sweep")]
+        "own_kept", [tmp_path / "sweep", tmp_path, *user_code._list_copy_folders("own_kept", tmp_path / "sweep")]
     )
     assert source.root == tmp_path / "sweep" / "code" / "abc" and not source.installed
     written(sweep__in__code__in__def__in__own_kept=AVERAGE.format(name="kept2"))
     with pytest.raises(UserCodeError, match="several copies in the sweep"):
-        user_code._find_copy_folder("own_kept", tmp_path / "sweep")
+        user_code._list_copy_folders("own_kept", tmp_path / "sweep")
     written(own_kept=AVERAGE.format(name="mine"))
-    folders = [tmp_path / "sweep", tmp_path, *user_code._find_copy_folder("own_kept", tmp_path / "sweep")]
+    folders = [tmp_path / "sweep", tmp_path, *user_code._list_copy_folders("own_kept", tmp_path / "sweep")]
     assert user_code._find_source("own_kept", folders).root == tmp_path
 
 

@@ -7,7 +7,7 @@ from orchestrator.errors import SpecChanged, UserError
 from orchestrator.plan.extension import require_extension
 from orchestrator.record.files.curves import read_curves
 from orchestrator.results.make_summary import summarize
-from orchestrator.sweep.specification import refuse_changed_spec
+from orchestrator.sweep.specification import refuse_changed_sweep_yaml
 from search_spaces import SweepFileError, load_sweep
 
 METRICS = "evaluation.metrics={cross_entropy: {}, coarse: {kind: calibration, bins: 2}}"
@@ -30,9 +30,9 @@ def test_a_sweep_is_judged_by_a_metric_apart_from_its_task(stage, played) -> Non
 def test_metrics_are_those_that_the_sweep_began_with(stage, tiny) -> None:
     state = stage("plain", "search.configurations=1", "seeds=1").play()
     spec, added = (load_sweep(tiny, ["search.configurations=1", "seeds=1", *more]) for more in ([], [METRICS]))
-    refuse_changed_spec(spec, state)
+    refuse_changed_sweep_yaml(spec, state)
     with pytest.raises(SpecChanged):
-        refuse_changed_spec(added, state)
+        refuse_changed_sweep_yaml(added, state)
     with pytest.raises(UserError):
         require_extension(spec, added, "plain")
 

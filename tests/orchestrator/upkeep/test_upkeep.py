@@ -224,10 +224,10 @@ def test_a_sweep_that_is_being_run_and_no_sweep_are_refused(small_sweep, tmp_pat
 def test_a_member_that_is_trained_again_agrees_bit_for_bit(trained_sweep):
     before = {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*")}
     replay = replay_member(trained_sweep, "#1", 3)
-    assert replay.agreed == [6, 12] and replay.difference is None and not replay.environment
+    assert replay.agreed_steps == [6, 12] and replay.difference is None and not replay.differing_keys
     assert "the curves agree bit for bit at steps 6, 12" in replay.describe()[-1]
     assert {path: path.stat().st_mtime_ns for path in trained_sweep.rglob("*") if path in before} == before
-    replay.agreed = list(range(15, 615, 15))
+    replay.agreed_steps = list(range(15, 615, 15))
     assert replay.describe()[-1].endswith("agree bit for bit at steps 15 to 600 (40 evaluations)")
 
 
@@ -242,7 +242,7 @@ def test_the_first_evaluation_that_differs_is_named(trained_sweep, monkeypatch):
 
     monkeypatch.setattr(replaying, "read_curves", nudged)
     replay = replay_member(trained_sweep, "0", 0)
-    assert replay.agreed == [6]
+    assert replay.agreed_steps == [6]
     assert replay.difference and "difference at step 12: total_variation (ema) at length 5: " in replay.difference
     assert replay.describe()[-1].endswith("differs from the worker in: nothing recorded")
 

@@ -129,7 +129,7 @@ function makePlot() {
   const height = Math.max(300, Math.min(innerHeight < 1000 ? 305 : 440, width * 0.46));
   const top = REACH, bottom = height - 42;
   const hasRoomForCounts = width >= 700; // of failed seeds, after the names at the ends of the curves
-  const right = width - (hasRoomForCounts && (hollow.length || lost.length) ? 128 : 58);
+  const right = width - (hasRoomForCounts && (hollow.length || withoutOutcome.length) ? 128 : 58);
 
   const scale = state.scale === "log" ? d3.scaleLog() : d3.scaleLinear();
   const y = scale.domain(findValueRange()).range([bottom, top]).nice();

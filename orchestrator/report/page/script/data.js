@@ -52,7 +52,7 @@ const groupsOf = (c, m) => page.groups[configurations[c].groups[page.metrics[m].
 const isNeverReached = page.judged.infinite !== "inf";
 const WHY_LOST = isNeverReached ? page.judged.infinite : page.judged.why_lost;
 const isLost = (c, outcome) => configurations[c].without_value.includes(outcome);
-const lost = d3.range(C).filter(c => configurations[c].without_value.length);
+const withoutOutcome = d3.range(C).filter(c => configurations[c].without_value.length);
 const hasFailedSeeds = c => configurations[c].failed > 0;
 
 // Those with an outcome although some of their seeds failed have hollow points.

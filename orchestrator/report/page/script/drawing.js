@@ -80,7 +80,7 @@ function widenDomain([low, high], m) {
 }
 
 // Configurations without an outcome are crosses in a strip beyond the worse end of its axis.
-const STRIP_HEIGHT = lost.length ? 20 : 0;
+const STRIP_HEIGHT = withoutOutcome.length ? 20 : 0;
 const [STRIP_ABOVE, STRIP_BELOW] =
   page.metrics[0].direction === "minimize" ? [STRIP_HEIGHT, 0] : [0, STRIP_HEIGHT];
 
@@ -91,4 +91,4 @@ const drawCrosses = (svg, cs, position) =>
     .attr("transform", c => `translate(${position(c)})`);
 const labelStrip = (svg, x, y) => svg.append("text").attr("class", "failed")
   .attr("x", x).attr("y", y).attr("text-anchor", "end")
-  .text(isNeverReached ? "never" : lost.some(hasFailedSeeds) ? "failed" : "no score");
+  .text(isNeverReached ? "never" : withoutOutcome.some(hasFailedSeeds) ? "failed" : "no score");

@@ -15,7 +15,7 @@ const keepTogether = text => text.split(UNBROKEN).map((part, index) => {
 // Return a new element with this text and these attributes.
 const make = (tag, text, attributes = {}) => {
   const element = document.createElement(tag);
-  if (text !== undefined && "P H2 H3".includes(element.tagName)) element.append(...keepTogether(text));
+  if (text !== undefined && ["P", "H2", "H3"].includes(element.tagName)) element.append(...keepTogether(text));
   else if (text !== undefined) element.textContent = text;
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;

@@ -27,7 +27,7 @@ function drawLegend(groups) {
   const entries = [...swatches, ...texts.filter(Boolean).map(text => make("span", text))];
 
   // The sign comes last, so that the text is not indented while the sign is hidden.
-  const infinite = lost.map(c => configurations[c].label);
+  const infinite = withoutOutcome.map(c => configurations[c].label);
   if (infinite.length) {
     const entry = make("span");
     entry.append(`${WHY_LOST}: ${listFirst(infinite)}`, make("span", " \u00d7", {class: "sign"}));

@@ -77,8 +77,8 @@ function drawRays({svg, x, scales, strip}) {
 
 // Draw the crosses of an outcome in its strip, and hollow ends of configurations with failed seeds.
 function drawRayEnds({svg, x, scales, strip}, axis, index) {
-  if (lost.length) {
-    drawCrosses(svg, lost.filter(c => isLost(c, axis.name)), () => [x(axis.name), strip + 5]);
+  if (withoutOutcome.length) {
+    drawCrosses(svg, withoutOutcome.filter(c => isLost(c, axis.name)), () => [x(axis.name), strip + 5]);
     labelStrip(svg, x(axis.name) - 9, strip + 4);
   }
   const drawn = hollow.filter(c => axis.values[c] !== null);
@@ -102,12 +102,12 @@ function drawFilterAxis({svg, x, makeAxis, left, top, bottom, lowest, highest}, 
 
   // A click in the range moves nothing, and clears it as one beside it does.
   const partOf = pixel => Math.max(0, Math.min(1, (lowest - pixel) / (lowest - highest)));
-  let begun = null; // where the range was when the pointer was pressed
+  let pressedSelection = null; // where the range was when the pointer was pressed
   const brush = d3.brushY().extent([[-12, top], [12, bottom]])
-    .on("start", ({sourceEvent, selection}) => { if (sourceEvent) begun = String(selection); })
+    .on("start", ({sourceEvent, selection}) => { if (sourceEvent) pressedSelection = String(selection); })
     .on("end", ({sourceEvent, selection}) => {
       if (!sourceEvent) return;
-      const isDragged = selection && String(selection) !== begun;
+      const isDragged = selection && String(selection) !== pressedSelection;
       setFilter(axis, isDragged ? makeFilter(axis, [partOf(selection[1]), partOf(selection[0])]) : null);
     });
   const area = group.append("g").attr("class", "brush").attr("data-axis", axis.name).call(brush);

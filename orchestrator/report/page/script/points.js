@@ -59,7 +59,7 @@ function describeOutcome(panels) {
   return [
     `${sentence.join("; ")}.`,
     ...(chosenPair().length === 2 ? ["A is the square, B the large circle."] : []),
-    ...(lost.length ? [`\u00d7: ${WHY_LOST}.`] : []),
+    ...(withoutOutcome.length ? [`\u00d7: ${WHY_LOST}.`] : []),
     ...(hollow.length ? ["Hollow: some seeds failed."] : []),
   ].join(" ");
 }
@@ -108,8 +108,8 @@ function drawPanelMarks({svg, x, y, left, top, bottom}, axis) {
     .append("title").text(c => describePoint(c, describeValue(c)));
 
   const strip = STRIP_ABOVE ? top + 6 : bottom - 6;
-  if (lost.length) labelStrip(svg, left - 6, strip + 4);
-  const crosses = lost.filter(c => isLost(c, state.outcome) && axis.values[c] !== null);
+  if (withoutOutcome.length) labelStrip(svg, left - 6, strip + 4);
+  const crosses = withoutOutcome.filter(c => isLost(c, state.outcome) && axis.values[c] !== null);
   drawCrosses(svg, crosses, c => [place(c), strip + 5]).append("title").text(c => describePoint(c, describeLost(c)));
 }
 
