@@ -14,7 +14,7 @@ def main(modules: Sequence[str]) -> int:
         print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
         return 2
 
-    # The classes of the modules are those that were not registered before.
+    # The classes of the modules are those that were not registered before, and those of shipped modules.
     names_before = {kind: set(registry.get_classes(kind)) for kind in registry.KINDS}
     for module in modules:
         if module.endswith(".py"):
@@ -25,14 +25,17 @@ def main(modules: Sequence[str]) -> int:
         except (Exception, SystemExit) as error:
             print(f"{module} cannot be imported: {type(error).__name__}: {error}", file=sys.stderr)
             return 2
-    new_classes = [
-        (kind, name) for kind in registry.KINDS for name in sorted(set(registry.get_classes(kind)) - names_before[kind])
+    checked = [
+        (kind, name)
+        for kind in registry.KINDS
+        for name, cls in sorted(registry.get_classes(kind).items())
+        if name not in names_before[kind] or cls.__module__ in modules
     ]
-    if not new_classes:
+    if not checked:
         print(f"{', '.join(modules)}: registers no class", file=sys.stderr)
         return 2
 
-    problems_by_class = {(kind, name): check_class(kind, name) for kind, name in new_classes}
+    problems_by_class = {(kind, name): check_class(kind, name) for kind, name in checked}
     for (kind, name), problems in problems_by_class.items():
         print(f"{kind} {name}: " + ("\n  ".join(["", *problems]) if problems else "good"))
     return 1 if any(problems_by_class.values()) else 0

@@ -219,6 +219,12 @@ def test_the_contract_is_checked_from_the_command_line(written, monkeypatch, cap
     assert "own_nowhere cannot be imported" in capsys.readouterr().err
 
 
+def test_a_shipped_module_is_checked_and_one_without_classes_is_not(capsys) -> None:
+    assert main(["trainers.optimization.schedules"]) == 0
+    assert "schedule constant: good" in capsys.readouterr().out.splitlines()
+    assert main(["trainers.errors"]) == 2
+
+
 def test_a_helper_of_the_same_name_in_another_folder_is_refused(written, tmp_path: Path) -> None:
     folder = written(own_a="import own_helper\n", own_helper="V = 1\n")
     load_module(find_module("own_a", [folder]))
