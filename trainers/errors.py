@@ -91,6 +91,17 @@ def join_first_few(names: Sequence[str], maximum: int = 3) -> str:
     return f"{', '.join(names[:maximum])} and {len(names) - maximum} more"
 
 
+def format_ranges(numbers: Sequence[int]) -> str:
+    """Return whole numbers as ranges: format_ranges((1, 2, 3, 7)) -> "1-3, 7"; "none" without numbers."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "none"
+
+
 def get_first_line(error: BaseException) -> str:
     """Return the first line of an error's message; for an empty message the name of the error's type."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

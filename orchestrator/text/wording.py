@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.addresses import find_address
-from trainers.errors import join_first_few as join_first_few  # messages of trainers list names alike
+from trainers.errors import format_ranges as format_ranges  # messages of trainers list names and numbers alike
+from trainers.errors import join_first_few as join_first_few
 
 NOT_REACHED = "not reached"  # infinity, for a metric that counts steps to a threshold
 MAX_RANGE_NUMBERS = 100_000  # in a range on the command line
@@ -177,17 +178,6 @@ def group_errors(errors: Iterable[tuple[str, _Subject]]) -> dict[str, list[_Subj
     for message, subject in errors:
         groups.setdefault(_NUMBER.sub("0", message), (message, []))[1].append(subject)
     return dict(sorted(groups.values(), key=lambda group: -len(group[1])))
-
-
-def format_ranges(numbers: Sequence[int]) -> str:
-    """Return whole numbers as ranges: format_ranges((1, 2, 3, 7)) -> "1-3, 7"; "none" without numbers."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs) or "none"
 
 
 def format_lengths(numbers: Sequence[int], kind: str = "") -> str:

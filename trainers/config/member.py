@@ -15,7 +15,7 @@ from trainers.config.criterion_checks import (
     find_stage_problems,
 )
 from trainers.config.initial_weights import InitialWeights
-from trainers.errors import ConfigError, Problem, WeightsError
+from trainers.errors import ConfigError, Problem, WeightsError, format_ranges
 from trainers.metrics.recorded_metrics import list_recorded_metrics
 from trainers.optimization.criterion import Criterion, Stop
 from trainers.settings.fields import Settings, setting, settings_fields
@@ -262,13 +262,9 @@ class MemberConfig(Settings):
             yield from find_stage_problems(curriculum, self.task)
         for length in self.evaluation.lengths if self.evaluation.lengths != "all" else ():
             if length not in self.task.lengths:
-                allowed = f"{min(self.task.lengths)} to {max(self.task.lengths)}"
-                yield Problem(
-                    key="evaluation.lengths",
-                    given=length,
-                    message=f"the task has no length {length}",
-                    allowed=allowed,
-                )
+                message = f"the task has no length {length}"
+                allowed = format_ranges(self.task.lengths)
+                yield Problem(key="evaluation.lengths", given=length, message=message, allowed=allowed)
 
     def _find_one_length_problems(self) -> Iterator[Problem]:
         """Yield problems of batches of one length: with the task, and with other settings."""

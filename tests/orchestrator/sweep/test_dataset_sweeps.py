@@ -137,7 +137,7 @@ def test_data_may_be_in_the_data_folder(study: Path, tmp_path: Path, lengthwise,
             "task.vocabulary=ab",
             "task.train: 'data/train.csv' column text, row 2: has the unknown token 'c'; allowed: tokens",
         ),
-        ("evaluation.lengths=[4, 9]", "evaluation.lengths: the task has no length 9; allowed: 2 to 5"),
+        ("evaluation.lengths=[4, 9]", "evaluation.lengths: the task has no length 9; allowed: 2-5"),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_written(

@@ -226,7 +226,7 @@ def test_failed_seeds_count_as_in_the_sweep(trained_sweep):
     [
         (["9"], "no configuration 9"),
         (["0", "--lengths", "x"], "--lengths 'x': cannot be used; allowed: distinct whole numbers"),
-        (["0", "--lengths", "99"], "--lengths: the task has no length 99; allowed: 1 to 5"),
+        (["0", "--lengths", "99"], "--lengths: the task has no length 99; allowed: 1-5"),
         (["0", "--task", "vocabulry=7"], "--task vocabulry: unknown key"),
         (["0", "--task", "vocabulary"], "--task vocabulary"),
         (["0", "--task", "vocabulary=7"], "the weights were trained with shape (6, 8), and this task needs (7, 8)"),

@@ -67,6 +67,14 @@ def test_a_fault_is_reported_at_its_key(sections, changes, key, nearest) -> None
     assert str(problems[key]).startswith(key)
 
 
+def test_a_length_that_the_task_lacks_is_refused_with_the_lengths_that_it_has(sections) -> None:
+    task = {"name": "induction", "train_length": 50}
+    with pytest.raises(ConfigError) as caught:
+        MemberConfig.from_dict({**sections(evaluation__lengths=[50, 70]), "task": task})
+    (problem,) = (problem for problem in caught.value.problems if problem.key == "evaluation.lengths")
+    assert problem.given == 70 and problem.allowed == "50, 100, 150, 200, 250, 300"
+
+
 def test_a_dropout_without_sites_goes_on_where_it_was_recorded(sections) -> None:
     given = sections(model__dropout=0.1, model__dropout_sites=[])
     assert MemberConfig.from_dict(given, recorded=True).model.dropout == 0.1
