@@ -134,7 +134,7 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
         yield make_sentence_text(describe_confirmed_pair(confirmation), console, summary, "bold")
     has_interval = not math.isnan(comparisons[0].outcome.low)
     bias = " (biased)" if is_favoured else ""
-    scope = f"On the seeds that chose {chosen}{bias}: " if chosen and (has_interval or confirmed) else ""
+    scope = f"On the seeds that ranked {chosen} first{bias}: " if chosen and (has_interval or confirmed) else ""
     yield _render_verdict(comparisons[0], names, console, summary, scope, is_favoured=is_favoured)
     if not confirmed:
         yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)

@@ -41,7 +41,7 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
         lengths = {"selection": summary.objective.lengths, "test": common_groups.test}
         parts += texts + [f"{name} {format_ranges(group)}" for name, group in lengths.items() if group]
     if read_search_labels(provenance := summary.state.provenance):
-        parts.append(f"labels of {provenance[CONFIRMS]['sweep']}; number: in this sweep, for commands")
+        parts.append(f"labels of {provenance[CONFIRMS]['sweep']}; number: what commands on this sweep take")
 
     # A symbol is explained only if the table shows it.
     texts = [text for column in cells.values() for text in column]
@@ -211,13 +211,12 @@ def describe_order(summary: Summary, *, complete: bool = False) -> list[str]:
     rest = f"the {orders.others} others{scored}" if several else f"the other configuration{scored}"
     if better:
         subject = f"{len(better)} of {rest}" if several else rest
-        gain_text = format_number(better[0][1], summary.infinity_text)
-        if len(better) > 1:
-            gain_text = f"up to {gain_text}"
-        clause = f"{subject} {'is' if len(better) == 1 else 'are'} better there, by {gain_text}"
+        clause = f"{subject} {'is' if len(better) == 1 else 'are'} better there by the medians"
     else:
         clause = f"none of {rest} is better there" if several else f"{rest} is not better there"
-    if complete and better:
+    if better and not complete:
+        clause += f", by {'up to ' if len(better) > 1 else ''}{format_number(better[0][1], summary.infinity_text)}"
+    elif better:
         gains = [
             f"{labels[name]} by {format_number(gain, summary.infinity_text)}" for name, gain in better[:MAX_BETTER]
         ]

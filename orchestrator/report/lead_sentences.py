@@ -28,7 +28,7 @@ def describe_lead(summary: Summary) -> list[str]:
             f"More seeds: {more_seeds}",
         ]
     is_favoured = is_biased(summary, comparison)
-    caveat = f", on the seeds that chose {leader} (biased; run confirm)" if is_favoured else ""
+    caveat = f", on the seeds that ranked {leader} first (biased; run confirm)" if is_favoured else ""
     verdict = describe_verdict(comparison, leader, rival, with_metric=False, is_favoured=is_favoured)
     return [f"Against the next{caveat}: {verdict[0].lower()}{verdict[1:]}"]
 
@@ -38,7 +38,7 @@ def describe_lead_briefly(summary: Summary) -> str:
     if (comparison := _compare_lead(summary)) is None:
         return ""
     verdict = "too few seeds" if math.isnan(comparison.outcome.low) else comparison.verdict
-    better = "ahead, on the seeds that chose it" if is_biased(summary, comparison) else "better"
+    better = "ahead, on the seeds that ranked it first" if is_biased(summary, comparison) else "better"
     words = {"first": better, "second": "worse", "equal": "no difference"}
     rival = format_label(summary.by_config_id[comparison.second].number)
     return f"Against the next, {rival}: {words.get(verdict, verdict)}."

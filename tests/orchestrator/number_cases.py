@@ -38,6 +38,8 @@ COLUMNS: dict[tuple[str, ...], bool] = {
     ("1,024", "-1e-05", "+2.5"): True,
     ("inf", "-inf", "not reached"): True,
     ("8, 2 failed in both",): True,
+    ("1", "failed", "no score", "pruned at step 300", "..."): True,
+    ("1", "failed to open"): False,
     ("1", "pre"): False,
     ("test 8-11",): False,
     ("-", ""): False,

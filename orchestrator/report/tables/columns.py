@@ -19,8 +19,9 @@ Records = list[dict[str, Any]]  # lines of a CSV file: values by name of column
 
 MISSING_TEXT = "-"  # the text of a missing value
 CELL_WIDTH = 18  # characters of a broken cell, unless an unbroken part is longer
-NUMBER = re.compile(  # also a tied rank, with an interval, a share or a remark; also in page/script/elements.js
-    r"([-+]?(\d[\d,]*(\.\d*)?|inf)(e[-+]?\d+)?|not reached)=?( .*)?"
+# Also a tied rank, or why there is none; with an interval, a share or a remark; also in page/script/elements.js.
+NUMBER = re.compile(
+    r"([-+]?(\d[\d,]*(\.\d*)?|inf)(e[-+]?\d+)?|not reached)=?( .*)?|failed|no score|pruned at step \d+|\.\.\."
 )
 UNBROKEN = re.compile(r"\S+: \S+ \(n = \d+\)|\S+: \S+|\[[^\]]*\]|p = \S+")
 

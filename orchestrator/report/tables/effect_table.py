@@ -120,7 +120,7 @@ def list_effect_notes(summary: Summary) -> list[str]:
             f"differences, with a coverage of at least 95 % for any distribution. p is over the same {unit}."
         )
     if any(effect.differences and not math.isnan(effect.correlation) for effect in effects):
-        notes.append(f"Rank correlation of a key with differences: the median of the correlations within {unit}.")
+        notes.append(f"Rank correlation of a key with differences: the median of those computed within single {unit}.")
     if any(not math.isnan(effect.middle.low) for effect in effects):
         notes.append(
             "A best or worst value in the middle is shown if the rank correlation with the distance from the middle "
@@ -156,7 +156,8 @@ def describe_chance(summary: Summary) -> str:
         return ""
     does = "does" if conclusive == 1 else "do"
     where = ", at the selection and the test lengths together" if len(outcomes) > 1 else ""
-    return f"By chance one in 20 such intervals excludes 0; here {conclusive} of {len(intervals)} {does}{where}."
+    by_chance = "Without any effect, about one in 20 such intervals excludes 0 by chance"
+    return f"{by_chance}; here {conclusive} of {len(intervals)} {does}{where}."
 
 
 def list_slopes(summary: Summary, effect: Effect) -> tuple[Slope, ...]:

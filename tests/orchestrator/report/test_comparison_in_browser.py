@@ -221,7 +221,7 @@ def test_the_first_by_rank_is_compared_with_the_next_on_the_first_screen(page):
         and " is ahead of " in verdict
         and page.read("document.querySelector('#lead code')") is None
     )
-    assert f" on the seeds that chose {best} (biased" in sentence
+    assert f" on the seeds that ranked {best} first (biased" in sentence
     page.click('#table tr[data-c="1"]')
     assert page.read(lead) == sentence  # whatever is chosen later
 
@@ -242,7 +242,7 @@ def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_a
     is_advised = "document.querySelector('#comparison').textContent.includes('lengthwise confirm')"
     verdict, *answers = tab.read(verdicts)
     best = tab.read(ROWS)[0]
-    assert verdict.startswith(f"On the seeds that chose {best} (biased): {best} ") and "fresh" not in verdict
+    assert verdict.startswith(f"On the seeds that ranked {best} first (biased): {best} ") and "fresh" not in verdict
     assert answers == ["On fresh seeds."] * has_ended
     assert (tab.read(is_answered), tab.read(is_advised)) == (has_ended, not has_ended)
     if has_ended:
@@ -322,6 +322,16 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
         for name in ("difference", "low", "high", "level", "p"):
             value, wanted = float(row[name].replace("Infinity", "inf")), getattr(outcome, name)
             assert value == pytest.approx(wanted, rel=1e-12) or (math.isnan(value) and math.isnan(wanted)), name
+
+
+def test_the_picture_says_why_a_pair_has_no_line(page):
+    labels = page.read(ROWS)
+    for c in (0, 1, labels.index("#0"), labels.index("#3")):
+        page.click(f'#table tr[data-c="{c}"]')
+    lines = "[...document.querySelectorAll('.differences .seed:not([d])')].map(e => [e.dataset.seed, e.dataset.why])"
+    assert page.read(lines) == [["2", "failed"]]
+    note = page.read("document.querySelector('.differences + .note').textContent")
+    assert note.endswith("1 of 8 pairs has no line: a seed failed.")
 
 
 @pytest.mark.parametrize("tied", [0, 2])
@@ -508,7 +518,7 @@ def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_swe
     confirmed.write_text((state.folder / "report.html").read_text().replace('"confirmed":false', '"confirmed":true'))
     tab.open(confirmed.as_uri())
     verdict = tab.read("document.querySelector('.verdict').textContent")
-    assert verdict.startswith("On the seeds that chose #0: no difference ")
+    assert verdict.startswith("On the seeds that ranked #0 first: no difference ")
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(1.0, "Inconclusive"), (0.6, "No difference")])

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from orchestrator.cli import main as cli
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.comparisons import _lay_out_comparisons
+from orchestrator.report.judging_notes import describe_order
 from orchestrator.report.tables.columns import make_cells
 from orchestrator.report.tables.seed_comparison_table import (
     describe_verdict,
@@ -20,8 +21,10 @@ from orchestrator.report.tables.seed_comparison_table import (
     make_comparison_columns,
 )
 from orchestrator.report.write_report import write_report
+from orchestrator.results.analysis import compare_orders
 from orchestrator.results.comparing.seed_comparisons import Side, compare_seeds, compare_sides, make_question
 from orchestrator.results.make_summary import summarize
+from orchestrator.text.wording import format_number
 from tests.command_line import run_command_line
 
 NORMS = [{"model.norm": norm} for norm in ("none", "pre", "post")]
@@ -56,6 +59,16 @@ def test_the_table_has_every_number(reversed_order):
         norms = {row.config_id: row.values["model.norm"] for row in reversed_order.rows}
         assert values == [{"model.norm": norms[comparison.first]}, {"model.norm": norms[comparison.second]}]
         assert float(line["smallest_p"]) == 0.0625 and line["missing"].startswith("5 pairs of seeds are too few")
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_each_gain_at_the_test_lengths_is_named_once(count, tmp_path, synthetic_sweep):
+    summary = summarize(synthetic_sweep(tmp_path / "reversed", NORMS[:count], 5, reversing))
+    better = compare_orders(summary).better
+    (complete,), (short,) = describe_order(summary, complete=True), describe_order(summary)
+    assert len(better) == count - 1
+    assert [complete.count(f"by {format_number(gain)}") for _, gain in better] == [1] * len(better)
+    assert short.count(format_number(better[0][1])) == 1
 
 
 @pytest.mark.parametrize("width", [50, 160])

@@ -480,7 +480,7 @@ def test_of_equal_scores_no_seed_chose_the_first(tmp_path, synthetic_sweep):
     values = [{"training.learning_rate": rate} for rate in rates]
     summary = summarize(synthetic_sweep(tmp_path / "tied", values, 10, curve, spec=grid))
     (lead,) = describe_lead(summary)
-    assert "#0 is better than #1" in lead and "seeds that chose" not in lead + make_short_answer(summary)
+    assert "#0 is better than #1" in lead and "seeds that ranked" not in lead + make_short_answer(summary)
 
 
 @pytest.mark.parametrize(
@@ -514,7 +514,7 @@ def test_a_lead_is_called_favoured_unless_test_values_are_equal(tmp_path, synthe
     assert (": no difference" in lead) == (not gap)
     assert not describe_lost(summary) and ("So do all others" in describe_best(summary)) == (not gap)
     assert make_short_answer(summary).endswith(
-        {0.0: "no difference.", 0.1: "#1: ahead, on the seeds that chose it."}.get(gap, "worse.")
+        {0.0: "no difference.", 0.1: "#1: ahead, on the seeds that ranked it first."}.get(gap, "worse.")
     )
 
     # `compare` explains the words "ahead" and "behind" where it says them.

@@ -52,6 +52,7 @@ function subtractCurves(c, d) {
     return {
       seed, values: values.map((value, index) => difference(value, others[index])),
       isLost: curves.every(curve => curve.every(Number.isNaN)),
+      hasFailed: curves.some(curve => curve.some(Number.isNaN)),
     };
   });
   const medians = lengths.map((_, index) =>
@@ -91,6 +92,7 @@ function drawDifferences(c, d, available) {
 
   const path = makePath(x, y, lengths, Number.isFinite);
   svg.append("g").selectAll("path").data(pairs).join("path").attr("class", "seed").attr("data-seed", ({seed}) => seed)
+    .attr("data-why", ({hasFailed}) => hasFailed ? "failed" : "never reached the metric")
     .attr("stroke", INK).attr("d", ({values, isLost}) => isLost ? null : path(values));
   svg.append("path").attr("class", "median").attr("stroke", INK).attr("d", path(medians));
   const points = isSparse(lengths) ? d3.range(lengths.length).filter(n => Number.isFinite(medians[n])) : [];
@@ -102,10 +104,11 @@ function drawDifferences(c, d, available) {
 // Return what the lines of the picture are, and how many pairs have an empty line, because none of their differences is
 // finite.
 function describePicture(picture) {
-  const lines = [...picture.querySelectorAll(".seed")], missing = lines.filter(line => !line.getAttribute("d")).length;
-  const count = `${missing} of ${lines.length} pairs`;
-  const note = missing ? ` ${count} have no line, because a seed failed or never reached the metric.` : "";
-  const median = missing ? "the median of all pairs, with failed seeds as the worst" : "their median";
+  const lines = [...picture.querySelectorAll(".seed")], missing = lines.filter(line => !line.getAttribute("d"));
+  const why = [...new Set(missing.map(line => line.dataset.why))].join(" or ");
+  const count = `${missing.length} of ${lines.length} pairs ${missing.length === 1 ? "has" : "have"} no line`;
+  const note = missing.length ? ` ${count}: a seed ${why}.` : "";
+  const median = missing.length ? "the median of all pairs, with failed seeds as the worst" : "their median";
   return `Thin lines: pairs of equal seeds; thick line: ${median}; dashed: no difference.${note}`;
 }
 
@@ -113,6 +116,7 @@ function describePicture(picture) {
 function drawComparison() {
   const box = $("comparison"), {first, second} = state;
   box.hidden = C === 1;
+  box.classList.toggle("screen", first === null || second === null); // paper needs no hint
   if (first === null || second === null)
     return box.replaceChildren(make("h2", "Two configurations, seed by seed"), makeHint());
 
@@ -141,7 +145,7 @@ function drawComparison() {
 
 // Return the note on how to choose the two configurations; keys are named only where a page has a keyboard (page.css).
 function makeHint() {
-  const note = make("p", "Click a curve, a row or a point", {class: "note"});
+  const note = make("p", `${CLICK} a curve, a row or a point`, {class: "note"});
   const keys = make("span", ", or press Enter at a curve or a row,", {class: "keys"});
   note.append(keys, " to choose the two configurations that are compared.");
   return note;
@@ -169,7 +173,7 @@ function listVerdicts(comparison, first, second) {
   const sentence = describeComparison(comparison, first, second);
   let verdict = sentence;
   if (biased || (page.confirmed && isOneChosen(first, second))) {
-    const seeds = `the seeds that chose ${configurations[ranked[0]].label}${biased ? " (biased)" : ""}`;
+    const seeds = `the seeds that ranked ${configurations[ranked[0]].label} first${biased ? " (biased)" : ""}`;
     verdict = `On ${seeds}: ${continueSentence(sentence)}`;
   } else if (answers.length) verdict = `In the search: ${continueSentence(sentence)}`;
   return [verdict, ...answers];

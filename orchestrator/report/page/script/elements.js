@@ -3,6 +3,9 @@
 // Return the element with this id.
 const $ = id => document.getElementById(id);
 
+// What a reader does to choose: a finger taps.
+const CLICK = matchMedia("(pointer: coarse)").matches ? "Tap" : "Click";
+
 // Return the parts of a sentence; its intervals, ranges and percentages are elements, which are not broken into lines.
 const UNBROKEN = /(\[[^[\]]{0,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %))/; // as in render.py
 const keepTogether = text => text.split(UNBROKEN).map((part, index) => {
@@ -29,7 +32,10 @@ const focusAgain = (...selectors) => {
 };
 
 // Return whether texts, apart from missing values, are numbers. Such a column is aligned at the right.
-const NUMBER = /^([-+]?(\d[\d,]*(\.\d*)?|inf)(e[-+]?\d+)?|not reached)=?( .*)?$/; // as in report/tables/columns.py
+const NUMBER = new RegExp( // as in report/tables/columns.py
+  "^(([-+]?(\\d[\\d,]*(\\.\\d*)?|inf)(e[-+]?\\d+)?|not reached)=?( .*)?"
+  + "|failed|no score|pruned at step \\d+|\\.\\.\\.)$",
+);
 const areNumbers = texts => {
   const present = texts.filter(text => text !== "-" && text !== "");
   return present.length > 0 && present.every(text => NUMBER.test(text));

@@ -73,30 +73,32 @@ const listSamples = () => chosenPair().map(c => {
 // Write the sentence on the configuration that is pointed at, or else on A, with what a click would do.
 function drawReadout() {
   const c = pointed ?? state.first, box = $("readout");
-  const click = matchMedia("(pointer: coarse)").matches ? "Tap" : "Click";
   if (c === null && state.second !== null)
-    return box.replaceChildren(`${click} a line or row to compare it as A with ${labelWithMark(state.second)}.`);
+    return box.replaceChildren(`${CLICK} a line or row to compare it as A with ${labelWithMark(state.second)}.`);
   if (c === null)
-    return box.replaceChildren(`Point at a curve, a row or a point; ${click.toLowerCase()} two to compare them.`);
+    return box.replaceChildren(
+      CLICK === "Tap" ? "Tap two curves, rows or points to compare them."
+        : "Point at a curve, a row or a point; click two to compare them.",
+    );
 
   let value = "";
   if (pointedLength !== null) {
     const [low, median, high] = shownQuartiles(c).map(values => formatNumber(values[pointedLength]));
     value = ` at ${page.axis} ${lengthsOf(state.metric)[pointedLength]}: ${median} [${low}, ${high}];`;
   }
-  const missing = chosenEvaluation() ? " Seeds are stored for the judged evaluation alone." : "";
+  const missing = chosenEvaluation() ? " Single seeds are shown only at the judged evaluation." : "";
   const change = deselected?.c === c ? ` It is no longer ${deselected.mark}.` : "";
   const text = pointed === null ? `${describeSeeds(c)}.` : `${describe(c)}.`;
-  const hint = pointed === null ? describeChoice(click) : "";
+  const hint = pointed === null ? describeChoice() : "";
   box.replaceChildren(make("b", labelWithMark(c)), `${value} ${text}${change}${missing}${hint}`);
 }
 
 // Return how to choose another A or B; a finger cannot deselect one, so it swaps both.
-function describeChoice(click) {
+function describeChoice() {
   if (C === 1) return "";
-  if (state.second === null) return ` ${click} another line or row to compare it with this one.`;
-  const others = C > 2 ? [`${click.toLowerCase()} another line or row to compare it as B`] : [];
-  const change = click === "Tap" ? "the button below swaps A and B" : "click A or B again to deselect it";
+  if (state.second === null) return ` ${CLICK} another line or row to compare it with this one.`;
+  const others = C > 2 ? [`${CLICK.toLowerCase()} another line or row to compare it as B`] : [];
+  const change = CLICK === "Tap" ? "the button below swaps A and B" : "click A or B again to deselect it";
   const compared = `Compared below with ${labelWithMark(state.second)}.`;
-  return ` ${compared} ${beginSentence([...others, change].join(click === "Tap" ? "; " : ", or "))}.`;
+  return ` ${compared} ${beginSentence([...others, change].join(CLICK === "Tap" ? "; " : ", or "))}.`;
 }

@@ -76,7 +76,8 @@ function addLead() {
   // Say which seeds are compared, and whether they favour the first.
   const scope = page.confirmations && !page.has_fresh_seeds ? ", in the search" : "";
   const advice = scope ? "" : " (biased; run confirm)";
-  const seeds = isBiased(lead, first, next) ? `, on the seeds that chose ${configurations[first].label}${advice}` : "";
+  const seeds = isBiased(lead, first, next)
+    ? `, on the seeds that ranked ${configurations[first].label} first${advice}` : "";
   const paragraph = make("p", undefined, {id: "lead"});
   const sentence = continueSentence(describeComparison(lead, first, next));
   paragraph.append(make("b", `Against the next${scope}${seeds}:`), ...keepTogether(` ${sentence}`));
