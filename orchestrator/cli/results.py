@@ -182,7 +182,7 @@ def ui(
     allowed_hosts: Annotated[str | None, typer.Option(help="Accepted host names, separated by commas.")] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page of the newest sweep in a browser.")] = False,
 ) -> None:
-    """Open MLflow on the sweeps of the storage folder, by default sweeps/ in this folder, and print links to them."""
+    """Open MLflow on the sweeps of the storage folder, by default sweeps/ in this folder, with links to the newest."""
     from orchestrator.mirror.fetch import fetch_storage
 
     # The option precedes the environment variable, and both precede the file in the storage folder.

@@ -18,6 +18,7 @@ from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_lengths
 from orchestrator.tracking.mlflow_names import choose_name_form
 
+WORKFLOW = "workflowType=machine_learning"  # keeps MLflow from opening its GenAI page
 NOTE_TAG, COLOR_TAG = "mlflow.note.content", "mlflow.runColor"
 COLORS = (  # by rank, the first two as in report.html; MLflow derives its colors from run ids, and they may repeat
     *("#ff7f0e", "#17becf", "#1f77b4", "#2ca02c", "#d62728"),
@@ -30,14 +31,23 @@ def make_children_filter(parent_run_id: str) -> str:
     return f"tags.mlflow.parentRunId = '{parent_run_id}'"
 
 
+def make_study_link(server: str, experiment_id: str) -> str:
+    """Return the link to the table of a study, which has a line for each sweep."""
+    return f"{_make_runs_address(server, experiment_id)}?{WORKFLOW}"
+
+
+def _make_runs_address(server: str, experiment_id: str) -> str:
+    """Return the address of the runs of an experiment, without parameters."""
+    return f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs"
+
+
 def make_sweep_links(client: MlflowClient, server: str, parent: Run) -> tuple[tuple[str, str], ...]:
     """Return (title, link) of each page of a sweep, its report first."""
-    # The workflow type keeps MLflow from opening its GenAI page; the filter by parent unfolds the child runs.
+    # The filter by parent unfolds the child runs.
     experiment_id, parent_id = parent.info.experiment_id, parent.info.run_id
-    runs = f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs"
-    training = "workflowType=machine_learning"
+    runs = _make_runs_address(server, experiment_id)
     order = f"orderByKey={quote('metrics.`rank`')}&orderByAsc=true"
-    table = f"{runs}?searchFilter={quote(make_children_filter(parent_id))}&{order}&{training}"
+    table = f"{runs}?searchFilter={quote(make_children_filter(parent_id))}&{order}&{WORKFLOW}"
 
     # The page of all charts orders them by name, so the curves of the objective have a page of their own. MLflow cannot
     # show two such pages one after the other in a tab, unless `?` before the fragment makes the browser load it anew.
@@ -56,10 +66,10 @@ def make_sweep_links(client: MlflowClient, server: str, parent: Run) -> tuple[tu
     # The report first, because MLflow itself opens on an empty page.
     chart = "&".join(f"{name}={quote(json.dumps(value))}" for name, value in values.items())
     return (
-        ("report", f"{runs}/{parent_id}/artifacts/report.html?{training}"),
+        ("report", f"{runs}/{parent_id}/artifacts/report.html?{WORKFLOW}"),
         (
             f"{metric} of the configurations ranked first (MLflow's step is the length)",
-            f"{server.rstrip('/')}/?run={parent_id}#/metric?{chart}&x_axis=step&{training}",
+            f"{server.rstrip('/')}/?run={parent_id}#/metric?{chart}&x_axis=step&{WORKFLOW}",
         ),
         ("charts of all metrics", f"{table}&compareRunsMode=CHART"),
         ("table of configurations", table),

@@ -8,15 +8,16 @@ import sys
 import time
 import urllib.request
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from orchestrator.errors import LengthwiseError, UserError
 from orchestrator.running.driving.interrupts import Interrupts
-from orchestrator.text.wording import format_count
+from orchestrator.text.wording import join_first_few
 from orchestrator.tracking.address import (
     choose_artifact_folder,
     get_sqlite_path,
@@ -24,12 +25,12 @@ from orchestrator.tracking.address import (
     make_default_uri,
     make_server_command,
 )
-from orchestrator.tracking.pages import make_sweep_links
+from orchestrator.tracking.pages import make_study_link, make_sweep_links
 from orchestrator.tracking.store import create_sqlite_store, search_runs_by_tag
 from orchestrator.tracking.tracking_errors import convert_tracking_errors
 from search_spaces.grammar.values import find_store_problem
 
-MAX_SHOWN_SWEEPS = 10
+MAX_SHOWN_SWEEPS = 10  # of a study
 PORTS = range(5000, 5100)  # tried in order; MLflow's default is 5000
 START_SECONDS = 180.0  # on a busy machine; a server that exits is detected earlier
 
@@ -48,7 +49,7 @@ def serve(
     show: bool = False,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM, and print links to its newest sweeps.
+    """Run MLflow's server on the store of `storage` until SIGINT or SIGTERM, and print links to its newest sweep.
 
     `show` opens the page of the newest sweep in a browser. `uri` names another `sqlite:///` store. `allowed_hosts` are
     the Host headers that the server accepts, for host names other than localhost. Raises UiServerError if the server
@@ -70,23 +71,19 @@ def serve(
     with convert_tracking_errors(uri):
         create_sqlite_store(uri)
 
-    # MLflow opens an experiment on an empty page, so links to the newest sweeps are printed.
+    # MLflow opens an experiment on an empty page, so links are printed; those of one sweep are long enough.
     with suppress(KeyboardInterrupt), run_server(database, host, port, allowed_hosts) as (url, server):
-        sweeps = list_sweep_links(uri, url)
-        hint = "; open a page below, not this address; the newest sweep comes first:" if sweeps else ""
-        say(f"MLflow runs at {url} (Ctrl-C ends it){hint}")
-
-        # The address of the objective's chart names every run, so only the newest sweep has this long link.
-        for index, (title, links) in enumerate(sweeps[:MAX_SHOWN_SWEEPS]):
-            report, objective, charts = links[:3]
-            shown = (report, charts) if index else (report, objective, charts)
-            say("\n".join([title, *(f"  {name}: {link}" for name, link in shown)]))
-        if older := len(sweeps[MAX_SHOWN_SWEEPS:]):
-            say(f"{format_count(older, 'older sweep')}, among the experiments of MLflow")
-        if show:
-            address = sweeps[0][1][0][1] if sweeps else url
-            if not webbrowser.open(address):
-                say(f"no browser found; open {address}")
+        client = MlflowClient(uri)
+        sweeps, address = list_sweep_runs(client), url
+        say(f"MLflow runs at {url} (Ctrl-C ends it){'; open a page below, not this address:' if sweeps else ''}")
+        for study, run in sweeps[:1]:
+            links = make_sweep_links(client, url, run)[:3]
+            say("\n".join([f"{study} / {get_sweep_name(run)}", *(f"  {name}: {link}" for name, link in links)]))
+            address = links[0][1]
+        for line in describe_older_sweeps(sweeps[1:], url):
+            say(line)
+        if show and not webbrowser.open(address):
+            say(f"no browser found; open {address}")
         code = server.wait()
         raise UiServerError(f"the MLflow server exited with code {code}; see {_get_log_path(database)}")
 
@@ -190,16 +187,26 @@ def _get_log_path(database: Path) -> Path:
     return database.with_name("mlflow-server.log")
 
 
-def list_sweep_links(uri: str, server_url: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Return the sweeps published at `uri`, newest first, as (study / sweep, links to their pages on `server_url`)."""
+def list_sweep_runs(client: MlflowClient) -> list[tuple[str, Run]]:
+    """Return the runs of published sweeps with their studies, the newest first."""
     # An experiment of MLflow is a study.
-    client = MlflowClient(uri)
     studies = {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
     runs = search_runs_by_tag(client, "kind", "sweep", list(studies))
-    return [
-        (
-            f"{studies[run.info.experiment_id]} / {run.data.tags['lengthwise.sweep']}",
-            make_sweep_links(client, server_url, run),
-        )
-        for run in sorted(runs, key=lambda run: -run.info.start_time)
-    ]
+    return [(studies[run.info.experiment_id], run) for run in sorted(runs, key=lambda run: -run.info.start_time)]
+
+
+def describe_older_sweeps(sweeps: Sequence[tuple[str, Run]], server_url: str) -> list[str]:
+    """Return lines that name sweeps by study, with a link to the table in which they are; empty without any."""
+    names_by_study: dict[tuple[str, str], list[str]] = {}
+    for study, run in sweeps:
+        names_by_study.setdefault((study, run.info.experiment_id), []).append(get_sweep_name(run))
+    lines = []
+    for (study, experiment_id), names in names_by_study.items():
+        lines.append(f"  {study} / {join_first_few(names, MAX_SHOWN_SWEEPS)}")
+        lines.append(f"    {make_study_link(server_url, experiment_id)}")
+    return ["older sweeps, in the tables of their studies; their reports are artifacts:", *lines] if lines else []
+
+
+def get_sweep_name(run: Run) -> str:
+    """Return the name of the sweep of a run."""
+    return str(run.data.tags["lengthwise.sweep"])

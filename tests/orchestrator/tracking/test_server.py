@@ -57,10 +57,10 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(
     command = [sys.executable, "-u", "-c", SERVE, str(storage), str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
-            lines = [process.stdout.readline().strip() for _ in range(7)]
+            lines = [process.stdout.readline().strip() for _ in range(8)]
             assert lines[0].startswith(f"MLflow runs at {url} ")
-            headings = [lines[number].partition(" (")[0] for number in (1, 5)]
-            assert headings == ["set_complement / öther", "set_complement / läng e"]  # the newest first
+            assert [lines[1], lines[6]] == ["set_complement / öther", "set_complement / läng e"]  # the newest first
+            assert lines[7].startswith(url) and "/experiments/" in lines[7] and len(lines[7]) < 100
             assert "/artifacts/report.html?" in dict(line.split(": ", 1) for line in lines[2:5])["report"]
             page = artifact(url, sent.parent_run_id, "report.html")
             assert page == (other / "report.html").read_bytes()
