@@ -46,6 +46,7 @@ TOGETHER = "all matched together"
 EACH_LENGTH = "each length"
 BEST_AGAINST_BEST = "best against best"
 UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averaged without it"
+UNPAIRED_INFINITE = "a value is infinite, and no mean over several configurations is defined with it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -407,7 +408,8 @@ def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, is_paired: b
         )
     first, second = (_average_configurations(values) for values in (x_CS, y_CS))
     if has_failed or not (np.isfinite(first).all() and np.isfinite(second).all()):
-        return TwoSamples(n=len(first), n_second=len(second), reason=UNPAIRED_FAILED)
+        reason = UNPAIRED_FAILED if has_failed else UNPAIRED_INFINITE
+        return TwoSamples(n=len(first), n_second=len(second), reason=reason)
     return compare_groups(first, second)
 
 

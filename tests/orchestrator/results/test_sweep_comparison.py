@@ -16,7 +16,13 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.sweep_sentences import describe_noise
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.comparing.seed_comparisons import NO_VALUES
-from orchestrator.results.comparing.sweep_comparison import TOGETHER, compare_sweeps, compute_band_level
+from orchestrator.results.comparing.sweep_comparison import (
+    TOGETHER,
+    UNPAIRED_FAILED,
+    UNPAIRED_INFINITE,
+    compare_sweeps,
+    compute_band_level,
+)
 from orchestrator.results.make_summary import summarize
 from orchestrator.statistics.intervals import estimate_median
 from search_spaces.grammar.load import parse_sweep
@@ -341,6 +347,24 @@ def test_configurations_without_their_failed_seeds_are_not_mixed(tmp_path, synth
     else:
         assert math.isnan(comparison.outcome.difference)
         assert "cannot be averaged without it" in str(comparison.outcome.reason)
+
+
+def never_reached(number, seed, average, metric, lengths, step):
+    return np.where(seed == 1, np.inf, levels(number, seed, average, metric, lengths, step))
+
+
+@pytest.mark.parametrize(
+    ("curve", "failed", "reason"),
+    [(never_reached, {}, UNPAIRED_INFINITE), (levels, {(1, 1): 10}, UNPAIRED_FAILED)],
+)
+def test_an_infinite_value_is_no_failed_seed(tmp_path, synthetic_sweep, curve, failed, reason):
+    values, space = [{"model.dropout": 0.1}, {"model.dropout": 0.2}], {"model.dropout": {"grid": [0.1, 0.2]}}
+    spec = {"space": space, "objective.failed_seeds": "worst"}
+    first = synthetic_sweep(tmp_path / "first", values, 8, curve, failed, spec={**spec, "task.vocabulary": 12})
+    second = synthetic_sweep(tmp_path / "second", values, 8, levels, spec={**spec, "task.vocabulary": 13})
+    comparison = compare_sweeps(summarize(first), summarize(second)).together[0]
+    assert not comparison.outcome.paired and comparison.outcome.reason == reason
+    assert comparison.first_failed == len(failed)
 
 
 def test_unpaired_sweeps_are_better_by_their_medians(tmp_path, synthetic_sweep):
