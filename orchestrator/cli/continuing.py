@@ -15,7 +15,9 @@ app = SweepTyper()
 console = make_console()
 
 
-@app.command(rich_help_panel=options.CONTINUE)
+@app.command(
+    rich_help_panel=options.CONTINUE, examples=("quickstart", "quickstart --retry-failed --accept-code-change")
+)
 def resume(
     folder: options.SweepFolder,
     tracking_uri: options.TrackingUri = None,
@@ -46,7 +48,7 @@ def resume(
     raise typer.Exit(outcome.exit_code)
 
 
-@app.command(rich_help_panel=options.CONTINUE)
+@app.command(rich_help_panel=options.CONTINUE, examples=("quickstart --seeds 10", "quickstart --configurations 24"))
 def extend(
     folder: options.SweepFolder,
     seeds: options.MoreSeeds = None,
@@ -108,7 +110,7 @@ def extend(
     raise typer.Exit(outcome.exit_code)
 
 
-@app.command(rich_help_panel=options.CONTINUE)
+@app.command(rich_help_panel=options.CONTINUE, examples=("quickstart --top 3 --seeds 10",))
 def confirm(
     folder: options.SweepFolder,
     top: Annotated[

@@ -24,7 +24,12 @@ class MissingOption(StrEnum):
     absent = "absent"
 
 
-@app.command("import", rich_help_panel=options.BEGIN, short_help="Make a sweep of existing results.")
+@app.command(
+    "import",
+    rich_help_panel=options.BEGIN,
+    short_help="Make a sweep of existing results.",
+    examples=("results.csv --name last_year --metric accuracy:maximize --lengths 20 --trained 1-10",),
+)
 def import_table_command(
     name: Annotated[str, typer.Option(help="Name of the sweep, and its folder in the storage folder.")],
     metric: Annotated[

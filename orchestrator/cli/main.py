@@ -205,7 +205,7 @@ def data(
         _say(line)
 
 
-@app.command(rich_help_panel=options.BEGIN)
+@app.command(rich_help_panel=options.BEGIN, examples=("quickstart", "quickstart --name ten --set seeds=10"))
 def run(
     file: options.SweepFile,
     storage: options.Storage = None,

@@ -19,7 +19,7 @@ console = make_console()
 _say = partial(say, console)
 
 
-@app.command(rich_help_panel=options.LOOK)
+@app.command(rich_help_panel=options.LOOK, examples=("quickstart --follow",))
 def status(
     folder: options.OptionalSweepFolder = None,
     trace: options.Trace = False,
@@ -54,7 +54,7 @@ def status(
     _say("\n".join([align_rows(rows), *(make_trace_lines(state) if trace else ())]))
 
 
-@app.command(rich_help_panel=options.LOOK)
+@app.command(rich_help_panel=options.LOOK, examples=("quickstart --open",))
 def report(
     folder: options.SweepFolder,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
@@ -71,6 +71,7 @@ def report(
 @app.command(
     rich_help_panel=options.LOOK,
     short_help="Compare configurations or whole sweeps over their seeds.",
+    examples=("quickstart 8 2", "quickstart narrow"),
 )
 def compare(
     folder: options.SweepFolder,

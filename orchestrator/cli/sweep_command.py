@@ -3,6 +3,7 @@
 The advice is given while the words are parsed, so only typer's frames stand between `command` and a command's function.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -19,9 +20,15 @@ MAX_LISTED_SWEEPS = 8  # in an error
 class SweepTyper(typer.Typer):
     """A Typer whose commands are of the class SweepCommand."""
 
-    def command(self, name: str | None = None, **options: Any) -> Any:
-        """Return a decorator that makes a command of a function."""
-        return super().command(name, cls=SweepCommand, **options)
+    def command(self, name: str | None = None, *, examples: Sequence[str] = (), **options: Any) -> Any:
+        """Return a decorator that makes a command of a function; `examples` are words after its name, for its help."""
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            lines = [f"lengthwise {name or function.__name__} {words}" for words in examples]
+            epilog = "\n\n".join(["Examples:" if len(lines) > 1 else "Example:", *lines]) if lines else None
+            return super(SweepTyper, self).command(name, cls=SweepCommand, epilog=epilog, **options)(function)
+
+        return register
 
 
 class SweepCommand(TyperCommand):

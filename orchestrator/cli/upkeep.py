@@ -17,7 +17,10 @@ app = SweepTyper()
 console = make_console()
 
 
-@app.command(rich_help_panel=options.EXPORT)
+@app.command(
+    rich_help_panel=options.EXPORT,
+    examples=("quickstart --figures pdf --latex table.tex", "quickstart --best best.yaml --curves curves.csv"),
+)
 def export(
     folder: options.SweepFolder,
     best: Annotated[

@@ -55,6 +55,8 @@ def cases() -> list[Any]:
     """(line, whether it is a whole command)."""
     commands = [(readme.name, line, True) for readme in PAGES for line in lines_of_blocks(readme)]
     commands += [(readme.name, line, False) for readme in PAGES for line in quoted_commands(readme)]
+    examples = [line for command in COMMANDS.values() for line in (command.epilog or "").split("\n\n")[1:]]
+    commands += [("help", line, True) for line in examples]
     return [pytest.param(line, whole, id=f"{name}: {line}") for name, line, whole in commands]
 
 
