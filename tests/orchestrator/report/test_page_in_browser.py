@@ -495,6 +495,8 @@ def test_pictures_fill_the_paper_and_the_screen_is_as_before(page):
     assert page.read(style.format("section") + ".breakInside") == "auto"  # else a quarter of a sheet stays empty
     assert page.read(style.format("#table tbody tr") + ".breakInside") == "avoid"
     assert page.read(style.format("details td") + ".fontSize") == "10.6667px"  # 8pt
+    sizes = [float(page.read(style.format(part) + ".fontSize")[:-2]) for part in (".answers p", ".note", "details p")]
+    assert sizes[0] > max(sizes[1:])  # notes are smaller than the answers
     for leading in ("h2", "#effects h3", "#effects .note", "#comparison .verdict + p", "#outcome-note", "summary"):
         assert page.read(style.format(leading) + ".breakAfter") == "avoid", leading
     page.call("Emulation.setEmulatedMedia", media="")
