@@ -1,6 +1,10 @@
 """Loads what tests of several folders use."""
 
+import gc
+
 import pytest
+
+gc.disable()  # what is imported stays: looking through it for garbage, again and again, would take half a second
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -10,3 +14,5 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.getoption("dist", "no") == "no":
         config.pluginmanager.import_plugin("tests.fixtures")
+    else:
+        gc.enable()
