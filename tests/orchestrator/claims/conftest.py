@@ -160,13 +160,18 @@ Judge = Callable[..., dict[str, Judgement]]
 
 @pytest.fixture
 def judge_claims(tmp_path: Path) -> Judge:
-    """judge_claims(value, claims..., seeds=9, sweep=SWEEP, end=True): the judgements of an invented sweep, by claim id.
+    """judge_claims(value, claims..., seeds=9, sweep=SWEEP, ...): the judgements of an invented sweep, by claim id.
 
     value(member, metric, average, length, step) is one value of a member's curve.
     """
 
     def write_and_judge(
-        value: Value, *claims: Mapping[str, Any], seeds: int = 9, sweep: str = SWEEP, end: bool = True
+        value: Value,
+        *claims: Mapping[str, Any],
+        seeds: int = 9,
+        sweep: str = SWEEP,
+        evaluations: int = 0,
+        end: bool = True,
     ) -> dict[str, Judgement]:
         def invent(member: MemberConfig, number: int, metrics: tuple[str, ...], step: int) -> np.ndarray:
             averages, lengths = tuple(member.training.averages), member.evaluated_lengths
@@ -181,7 +186,7 @@ def judge_claims(tmp_path: Path) -> Judge:
         storage = tmp_path / f"storage_{len(list(tmp_path.iterdir()))}"
         storage.mkdir()
         (storage / "made_up.yaml").write_text(sweep)
-        pretended_sweep(storage / "made_up.yaml", storage, invent, seeds=seeds, end=end)
+        pretended_sweep(storage / "made_up.yaml", storage, invent, evaluations=evaluations, seeds=seeds, end=end)
         file = load_claims(write_claims(storage / "claims.yaml", claims))
         return {judgement.claim.id: judgement for judgement in judge(file, read_tested_sweeps(file, storage))}
 

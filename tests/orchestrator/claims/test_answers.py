@@ -170,7 +170,8 @@ def test_steps_that_are_not_known_exactly_have_two_ratios(
 
     arms = {f"n = {n}": {"where": {"task.size": n}} for n in (8, 4)}
     asked = {"question": "ratio", "arms": arms, "compare": list(arms), "lengths": "trained", "bound": bound}
-    judgement = judge_claims(value, claim(**asked, metric="steps_to_exact_match"), seeds=6, sweep=STEPS)["pre_norm"]
+    asked = claim(**asked, metric="steps_to_exact_match")
+    judgement = judge_claims(value, asked, seeds=6, sweep=STEPS, evaluations=1)["pre_norm"]  # the last one is judged
     assert judgement.verdict == verdict
     small, large = ([NEVER if math.isnan(steps) else steps for steps in arm] for arm in (small, large))
     pairs = list(zip(large, small, strict=True))

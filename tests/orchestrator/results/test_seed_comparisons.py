@@ -37,9 +37,9 @@ def by_seed(number, seed, average, metric, lengths, step):
     return level + 0.02 * np.maximum(lengths - 5, 0) - (0.2 if number == 2 else 0.0) * (lengths > 7)
 
 
-@pytest.fixture
-def three(tmp_path, synthetic_sweep):
-    return summarize(synthetic_sweep(tmp_path / "three", NORMS, 6, by_seed, spec=GRID))
+@pytest.fixture(scope="module")
+def three(tmp_path_factory, synthetic_sweep):
+    return summarize(synthetic_sweep(tmp_path_factory.mktemp("built") / "three", NORMS, 6, by_seed, spec=GRID))
 
 
 def at(result, group, first=0, second=1):

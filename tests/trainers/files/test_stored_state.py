@@ -1,5 +1,6 @@
 """Checkpoints of another layout: brought into today's, or refused with the name of what does not fit."""
 
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.trainers.runs import Recorder
 from trainers import Checkpoints, train
 from trainers.errors import CheckpointError
 from trainers.files.checkpoint import Snapshot
@@ -18,7 +20,7 @@ from trainers.tensors.parameters import ParameterLayout
 NAMES = [("one", 0), ("other", 1)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def members(member):
     changes = {"model__norm": "pre", "training__averages": {"raw": {}, "ema": {"decay": 0.9}, "bema": {}}}
     return [member(seed, evaluation__every=25, **changes) for seed in (0, 1)]
@@ -29,11 +31,17 @@ def pack(members) -> Pack:
     return Pack(members, torch.device("cpu"))
 
 
+@pytest.fixture(scope="module")
+def _halfway(members, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("halfway")
+    train(members, Recorder(), ids=NAMES, checkpoints=Checkpoints(folder=folder, every_steps=40))
+    return folder
+
+
 @pytest.fixture
-def halfway(members, recorder, tmp_path) -> Path:
+def halfway(_halfway, tmp_path) -> Path:
     """A folder with a checkpoint of step 40 of 50, of training that ended."""
-    train(members, recorder, ids=NAMES, checkpoints=Checkpoints(folder=tmp_path, every_steps=40))
-    return tmp_path
+    return Path(shutil.copytree(_halfway, tmp_path / "halfway"))
 
 
 def snapshot_of(folder: Path) -> Snapshot:
