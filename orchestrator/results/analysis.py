@@ -43,8 +43,8 @@ class Effect(KeyEffect):
 class OrderAgreement:
     """The rank `correlation` of score and test median, and the configurations that beat the first at the test lengths.
 
-    `better` has the config_id and the gain of each of the `others` whose test median beats that of the first
-    configuration. The largest gain comes first; it is infinite if the first has no finite median.
+    `better` has (config_id, gain) of those of the `others` that have a better test median than the first configuration,
+    the largest gain first. Gains are infinite if the first configuration has no finite test median.
     """
 
     correlation: Estimate
@@ -155,7 +155,7 @@ def measure_agreement(
 ) -> OrderAgreement:
     """Compare test medians with scores, both by config_id; the first key of `scores` is the configuration ranked first.
 
-    Configurations without a test median are left out, also the first. The correlation has an interval only if
+    Configurations without a test median are left out, even the first one. The correlation has an interval only if
     configurations were drawn independently.
     """
     # If the test median of the first configuration is NaN, every other one is better, by an infinite gain.

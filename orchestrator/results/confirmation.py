@@ -39,7 +39,8 @@ class Confirmation:
 
     `reused_seeds` are the seeds that the search has used since. `changed_code` are the parts of the code that differ
     from the search. `search_size` counts the configurations of the search. `rows` are in the order of the search.
-    `comparison` is of its first two on the seeds of the confirmation, None if they cannot be compared.
+    `comparison` compares the first two configurations of the search on the seeds of the confirmation; it is None if
+    they cannot be compared.
     """
 
     name: str
@@ -93,7 +94,7 @@ def read_search_labels(provenance: Mapping[str, Any]) -> dict[int, str]:
 
 
 def make_label(provenance: Mapping[str, Any], number: int) -> str:
-    """Return the label of a configuration for readers: "#8", in a confirmation that of the search.
+    """Return the label of a configuration for readers: "#8"; in a confirmation the label in the search.
 
     Commands and CSV files have the number, which differs from the label in a confirmation.
     """

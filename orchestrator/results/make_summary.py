@@ -116,7 +116,7 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
 def _describe_identical_curves(judged_curves: pd.DataFrame, state: SweepState) -> list[str]:
     """Return a warning if neither curves nor losses depend on the seed or on the configuration.
 
-    Seeds are compared within a configuration, configurations within a seed; each needs at least two of them. Curves of
+    Compares the seeds of each configuration, and the configurations of each seed, if there are at least two. Curves of
     zeros and ones may well be equal.
     """
     if judged_curves["value"].isin([0.0, 1.0]).all():
@@ -285,8 +285,8 @@ def _rank_rows(
 ) -> list[ConfigurationResult]:
     """Return the rows with score and rank, best first, then incomplete and pruned configurations.
 
-    `evaluations` are the chosen ones of complete configurations. A configuration that left a race is ranked behind all
-    that stayed longer, even if these are incomplete.
+    `evaluations` are the chosen evaluations of complete configurations. A configuration that left a race is ranked
+    behind all configurations that stayed longer, even incomplete ones.
     """
     # Python's sort is stable, so equal rounds of a race stay in the order of their scores.
     complete_rows = {row.config_id: row for row in rows if row.is_complete}

@@ -52,8 +52,8 @@ class PackGroup:
 class PackEnvironments:
     """All groups of packs of a sweep, the largest first, and its code records by name, the latest last.
 
-    `noun` is the word for a pack. `began_with_other_code` counts seeds whose first run had other code than the newest
-    run, `seed_count` all seeds of packs that ran.
+    `noun` is the word for a pack. `began_with_other_code` counts the seeds whose first run had other code than the
+    newest run. `seed_count` counts all seeds of packs that ran.
     """
 
     noun: str = "pack"

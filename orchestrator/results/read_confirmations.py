@@ -68,7 +68,7 @@ def _make_confirmation(summary: Summary, search: SweepState | None) -> Confirmat
 def _compare_first_two(summary: Summary) -> SeedComparison | None:
     """Return the comparison of the search's first two configurations on the seeds of their confirmation.
 
-    They were first before these seeds were trained, so nothing favours either. None for an unfinished confirmation,
+    They were ranked first before these seeds were trained, so neither is favoured. None for an unfinished confirmation,
     or if the two cannot be compared.
     """
     rows = [summary.by_config_id.get(config_id or "") for _, config_id in match_search(summary.state)[:2]]

@@ -12,7 +12,7 @@ MAX_NAMED = 6  # configurations with failed seeds, in one line
 
 
 def describe_failure(state: SweepState, configuration: ConfigurationState, member: MemberState) -> str:
-    """Return why a member of a configuration failed, as text; of one that diverged also the step."""
+    """Return as text why a member of a configuration failed; if it diverged, also at which step."""
     if member.failed_at is None:
         return member.error or "its pack failed"
     return f"diverged: {_describe_divergence(state, configuration, member.failed_at)} at step {member.failed_at:,}"

@@ -13,7 +13,7 @@ from orchestrator.results.summary import ConfigurationResult, Summary
 
 
 def find_chosen(summary: Summary, rows: Sequence[ConfigurationResult]) -> ConfigurationResult | None:
-    """Return which of two configurations of a sweep its seeds chose as the first; None if neither, or if fresh."""
+    """Return which of two configurations the sweep's seeds ranked first; None if neither, and for fresh seeds."""
     first, second = rows
     if first.score == second.score or has_fresh_seeds(summary):  # of equal scores, the number decides
         return None

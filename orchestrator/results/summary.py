@@ -212,7 +212,7 @@ class Summary:
         return self.bands.get((row.config_id, *self.objective_curve))
 
     def get_direction(self, metric: str) -> str:
-        """Return the better direction of a metric; for the objective's metric, the objective's."""
+        """Return the better direction of a metric; the objective sets the direction of its own metric."""
         return self.objective.direction if metric == self.objective.metric else self.metrics[metric].direction
 
     @property

@@ -97,8 +97,8 @@ class SeedComparison:
         """Which configuration is better, or lower without a better direction, if the interval excludes 0.
 
         It is "equal" if both ends of the interval are 0, because then at most a few seeds differ. Pairs in which both
-        seeds failed are ties but no evidence: if there are any, at least two other pairs must tie, and more than
-        differ. If both medians are 0 or both are 1, it is "inconclusive" instead of "equal".
+        seeds failed are ties but no evidence. If there are such pairs, at least two other pairs must tie, and more
+        pairs must tie than differ. If both medians are 0 or both are 1, it is "inconclusive" instead of "equal".
         """
         outcome = self.outcome
         if outcome.low == outcome.high == 0:
@@ -115,8 +115,8 @@ class SeedComparison:
 def compare_seeds(summary: Summary) -> tuple[SeedComparison, ...]:
     """Compare grid points (or listed configurations) in pairs, and the first configuration with the second.
 
-    Only grid points with the same draw as the first are compared. If they are more than MAX_ALL_PAIRS, only the first
-    is compared, with up to MAX_AGAINST_FIRST next by rank.
+    Only grid points with the same draw as the first are compared. If there are more than MAX_ALL_PAIRS of them, only
+    the first is compared, with the next MAX_AGAINST_FIRST by rank.
     """
     rows = [row for row in summary.rows if row.is_complete and row.rank is not None]
     if len(rows) < 2:
@@ -218,8 +218,8 @@ def compare_at_first_group(first: Side, second: Side, family: str) -> SeedCompar
 def has_enough_pairs(common: int, first: int, second: int) -> bool:
     """Return whether seeds are compared by pairs, given the numbers of common seeds and of each side's seeds.
 
-    Pairs leave out seeds that only one side has. Seeds are paired if one side has all seeds of the other, or if the
-    common seeds suffice for an interval, which unpaired seeds do not have.
+    Pairs leave out seeds that only one side has. Seeds are paired if one side has all seeds of the other, or if there
+    are enough common seeds for an interval; unpaired seeds have no interval.
     """
     return common > 0 and (common == min(first, second) or common >= MIN_FOR_MEDIAN)
 

@@ -65,8 +65,9 @@ def compare_streams(
     stages that its member has reached, so two configurations share them only if nothing differs.
 
     If the task or the model differs, the current classes are built after `import_code`, because the parameters may
-    still be the same, as for another dropout rate. Data of different tasks are not compared: they are in `causes` and
-    `uncertain`, like everything that different code has drawn. Modules without the task draw only weights.
+    still be the same, for example with another dropout rate. Data of different tasks are not compared. They are in
+    `causes` and `uncertain`, like everything that was drawn by different code. Modules without the task draw only
+    weights.
     """
     # A key that is technical in one configuration only may change results in the other.
     differing = dict(find_differing_values(first.resolved, second.resolved))

@@ -74,8 +74,8 @@ class SweepComparison:
     `configurations` has every matched pair at each group of lengths, with p after Holm's correction over the pairs.
     `together` compares the mean over all matched configurations, seed by seed, at each group of lengths. `best`
     compares the configurations that each sweep ranks first by its selection lengths, at the first of these groups; it
-    is None if a sweep has not ended or has only one configuration. `by_length` compares as `together` does, but at
-    every length. Its intervals are a simultaneous band: by Bonferroni's inequality, it contains all median differences
+    is None if a sweep has not ended or has only one configuration. `by_length` is like `together`, but for every
+    length. Its intervals form a simultaneous band: by Bonferroni's inequality, the band contains all median differences
     with a probability of at least LEVEL.
     """
 
@@ -160,7 +160,8 @@ def compare_sweeps(
 def _compare_best(first: Summary, second: Summary, matched_question: Question) -> SeedComparison | None:
     """Compare the configurations ranked first in two sweeps by the question of the `matched` ones.
 
-    None if a sweep has a single configuration or has not ended, or if one of the two lacks what the question needs.
+    None if a sweep has a single configuration or has not ended, or if a configuration lacks the metric, the average or
+    a length.
     """
     sides = [Side(sweep, sweep.first) for sweep in (first, second) if sweep.first]
     if len(sides) < 2 or not all(sweep.has_ended and len(sweep.rows) > 1 for sweep in (first, second)):
@@ -217,8 +218,9 @@ def _match_configurations(first: Summary, second: Summary) -> Matching:
     """Match the configurations of two sweeps by every key that either of them searched.
 
     A key that a sweep did not search has the fixed value of its configurations. If none match, for example after a key
-    was removed from the space, they are matched by the keys that both searched with common values, provided that these
-    values are unique in each sweep. Raises UserError if no configurations match, or none that match have ended.
+    was removed from the space, they are matched by the keys that both sweeps searched with common values. These values
+    must be unique in each sweep. Raises UserError if no configurations match, or if no matching configurations have
+    ended.
     """
     # The strictest match comes first: by all searched keys.
     sweeps = (first, second)

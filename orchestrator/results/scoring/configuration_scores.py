@@ -97,9 +97,9 @@ def score_members(
 ) -> pd.DataFrame:
     """Return a row per seed (config_id, seed, score): the chosen curve reduced over the objective's lengths.
 
-    `curves` are those of finished configurations or members, because their last step counts as final. If
-    `objective.evaluation` is best, they have all evaluations. A seed has failed, with the score NaN, if its judged
-    value at the last step is NaN, or if it is in `planned_seeds` (by config_id) without a row there. Raises what
+    `curves` are the curves of finished configurations or members, because their last step counts as final. They have
+    all evaluations if `objective.evaluation` is best. A seed has failed, with the score NaN, if its judged value at the
+    last step is NaN, or if it is in `planned_seeds` (by config_id) without a row there. Raises what
     `compute_judged_values` raises.
     """
     return score_evaluations(choose_evaluations(curves, objective), planned_seeds)
@@ -184,7 +184,7 @@ def meets_threshold(values: Any, threshold: float, direction: str) -> Any:
 def find_generalization_length(
     lengths: Sequence[int], median_values: Sequence[float], threshold: float, direction: str
 ) -> int:
-    """Return the greatest length for which it and all smaller lengths have a median that meets the threshold, or 0."""
+    """Return the greatest length up to which every median meets the threshold; 0 if the first median does not."""
     greatest = 0
     for length, value in sorted(zip(lengths, median_values, strict=True)):
         if not meets_threshold(value, threshold, direction):

@@ -26,8 +26,8 @@ def choose_steps(judged_values: pd.DataFrame, direction: str, evaluation: str) -
     """Return the chosen evaluation of each member: config_id, seed, step, value, in the order of their last rows.
 
     `judged_values` has a row per member and evaluation with the same columns. The last step of a configuration is the
-    last one of all its members. Members without a row there are left out. Members with NaN there keep this step and its
-    NaN.
+    last step of any of its members. Members without a row at that step are left out. Members with NaN at that step keep
+    the step and the NaN.
     """
     import pandas as pd
 

@@ -1,8 +1,9 @@
 """Decide which configurations of a race get further seeds after a round, by the scores of their seeds so far.
 
-Failed configurations leave. With `keep` the share with the best scores stays, rounded up to at least one, with all that
-tie with the last of them. With `test` all that the test does not rule out stay. At least two stay, so that the best
-configuration always has a rival with as many seeds. Without `keep` and `test` all stay.
+Failed configurations leave. With `keep` the share with the best scores stays, rounded up to at least one, and so do all
+configurations that tie with the last of them. With `test` every configuration stays that the test does not rule out. At
+least two configurations stay, so that the best one always has a rival with as many seeds. Without `keep` and `test` all
+stay.
 """
 
 import math

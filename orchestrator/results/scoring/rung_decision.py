@@ -1,11 +1,12 @@
 """Decide which configurations of a race continue after a rung, by their scores during training.
 
-The share with the best scores continues, rounded up, with all that tie with the last of them. Training curves cross, so
-this rule alone would prune configurations that learn late. The guard also keeps configurations that still improve by
-more than their seeds differ: the median over seeds of the improvement since an earlier step, each seed compared with
-itself, is larger than the interquartile range of the scores at the rung. Pairing cancels constant differences between
-seeds, and the interquartile range is robust against outliers among fewer than a quarter of the seeds (Rousseeuw and
-Croux, 1993, "Alternatives to the Median Absolute Deviation"). Failed configurations are pruned.
+The share with the best scores continues, rounded up, and so do all configurations that tie with the last of them.
+Training curves cross, so this rule alone would prune configurations that learn late. Therefore a guard also keeps
+configurations that still improve by more than their seeds differ. Each seed's improvement since an earlier step is
+computed, and the median over seeds must be larger than the interquartile range of the scores at the rung. Pairing
+cancels constant differences between seeds, and the interquartile range is robust against outliers among fewer than a
+quarter of the seeds (Rousseeuw and Croux, 1993, "Alternatives to the Median Absolute Deviation"). Failed configurations
+are pruned.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def compute_scores_at_step(
     """Return the scores of `seeds` of the configurations `config_ids` as if training ended at `step`.
 
     `curves` may have later steps. If all members of a pack had stopped early, its seeds have no evaluation at the step.
-    They have the score of their next evaluation, which repeats the last values.
+    Such seeds have the score of their next evaluation, which repeats the last values.
     """
     # Rows are sorted by step: the first one at or after the step of the rung is the last evaluation that counts.
     judged_values = compute_judged_values(curves, objective)

@@ -18,9 +18,9 @@ from search_spaces import Budget, SweepSpec
 class Limit:
     """One limit of a budget.
 
-    `used_after` is the amount used after a forecast, `needed` the amount that the pack of the forecast needs, `text`
-    the amounts used now and allowed. `option` is the option of `resume` that raises the limit. `blocked_pack_id` is the
-    pack that does not start because of it.
+    `text` has the amounts that are used now and allowed. `used_after` is the amount that a forecast expects, `needed`
+    the amount that the pack of the forecast needs. `option` is the option of `resume` that raises the limit.
+    `blocked_pack_id` is the pack that the limit keeps from starting.
     """
 
     used_after: float
@@ -100,9 +100,9 @@ class SweepBudget:
         step_times: "_StepTimes",
         max_seconds: float | None,
     ) -> Iterator[Limit]:
-        """Return every limit with its use once these packs end.
+        """Return every limit with the amount used when these packs have ended.
 
-        `others` run in parallel: their work is counted, but only `chosen` decide how long it takes.
+        `others` run in parallel: their work counts, but only `chosen` decide the duration.
         """
         race = self._state.race
         pause_at = race.next_rung.step if race and race.next_rung else None

@@ -36,12 +36,12 @@ class DrawGeneration:
 
 @dataclass(frozen=True)
 class DecideRung:
-    """Decide which configurations of a race train on after the rung that all of its packs have reached."""
+    """Decide which configurations of a race continue after a rung that all packs have reached."""
 
 
 @dataclass(frozen=True)
 class DecideRound:
-    """End the round of a race whose configurations all have their scores, and begin the next one."""
+    """End a round of a race once all of its configurations have scores, and begin the next round."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ Action = DrawGeneration | DecideRung | DecideRound | HandOut | StopSweep | Wait
 def decide(situation: Situation) -> Action:
     """Return the driver's next action when a worker is free.
 
-    A generation that learns from scores is drawn once all earlier configurations have theirs. A rung of a race waits
+    A generation that learns from scores is drawn once all earlier configurations have scores. A rung of a race waits
     for every running pack, because a pack at a rung runs until its state is saved.
     """
     if situation.is_budget_used_up:

@@ -1,4 +1,4 @@
-"""The driver of one sweep: hands out its packs and records what comes back, always in the ledger first.
+"""The driver of one sweep: hands out its packs and records their results, always in the ledger first.
 
 All of its state can be rebuilt from the ledger: a `SweepDriver` starts from a replayed `SweepState`.
 """
@@ -62,10 +62,10 @@ RECORDS_AT_ONCE = 256  # records per write; signals are held meanwhile
 class SweepDriver:
     """Implements `orchestrator.running.pack.protocol.Driver` on a ledger and the state replayed from it.
 
-    `packer` cuts configurations with the seeds they lack into packs for the available `workers`.
-    `max_seconds` is how long this driver may run, within the sweep's budget. `first_generation`: the configurations of
-    the first generation, if the check of `spec` has built them. `hold_signals` holds back signals while a record is
-    written. `say` is called with every sentence for the user, and `tick` ten times a second.
+    `packer` groups members that have no pack into packs for the available `workers`. `max_seconds` is how long this
+    driver may run, within the sweep's budget. `first_generation`: the configurations of the first generation, if the
+    check of `spec` has built them. `hold_signals` delays signals while a record is written. `say` is called with every
+    sentence for the user, and `tick` ten times a second.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class SweepDriver:
         self._stop_if_budget_is_used_up()
 
     def on_notice(self, pack_id: str, text: str) -> None:
-        """Pass on a message of a worker to the user; one on a program, which all members share, only once."""
+        """Show a worker's message to the user; a message on a program, which all members share, only once."""
         if not self.spec.program:
             self._say(f"{self._describe_pack(pack_id)}: {text}")
         elif text not in self._shown_notices:
@@ -207,11 +207,11 @@ class SweepDriver:
             self._say(f"warning: {text}")
 
     def on_lost_worker(self, pack_id: str, error: str) -> None:
-        """Tell the user that another worker replaces one that died before it began the pack; nothing is recorded."""
+        """Tell the user that a worker died before it began the pack, and is replaced; nothing is recorded."""
         self._say(f"{self._describe_pack(pack_id)}: {error}; it had not begun, so another starts without using a retry")
 
     def repack_after_shortage(self, pack_id: str, error: str) -> bool:
-        """Repack the pack, and similar packs that no worker has begun, into smaller ones; return whether it could."""
+        """Repack the pack and similar packs that no worker has begun into smaller ones; return whether that worked."""
         pack, device = self.state.packs[pack_id], self._environments.get_device(pack_id)
         shortage = make_shortage_fields(pack, self._packer, device, error, self.running[pack_id].seconds)
         waiting = self._repack([*self.queue, pack_id], shortage) if shortage else None

@@ -1,4 +1,4 @@
-"""The fields of an evaluation record, also those about early stopping and curriculum stages."""
+"""Make the fields of an evaluation record, including early stopping and curriculum stages."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -40,8 +40,9 @@ def exit_at_once() -> NoReturn:
 class Interrupts:
     """Turns the first of SIGNALS into KeyboardInterrupt, delayed by `hold_signals`; a second SIGINT ends the process.
 
-    SIGHUP stays ignored if it was, as under nohup. `ray job stop` sends SIGTERM and three seconds later SIGKILL, so
-    nothing is waited for. Contexts may be nested: the outer one also gets the signal that the inner one got.
+    A SIGHUP that was ignored before, as under nohup, stays ignored. `ray job stop` sends SIGKILL three seconds after
+    SIGTERM, so there is no time to wait. Contexts may be nested; a signal in the inner context also reaches the outer
+    one.
     """
 
     def __init__(self) -> None:

@@ -101,7 +101,7 @@ def make_shortage_fields(
 
 
 def may_resume(state: SweepState, pack: PackState) -> bool:
-    """Return whether a pack may start from checkpoints, its own or from a sweep that it continues."""
+    """Return whether a pack may start from its own checkpoints, or from checkpoints of a continued sweep."""
     return _may_have_checkpoints(state, pack) or is_continued_member(state, *pack.members[0])
 
 

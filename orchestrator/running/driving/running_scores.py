@@ -24,7 +24,7 @@ from trainers.evaluation.results import Evaluation
 class RecordedScores:
     """The scores of members after their last evaluation, until their configuration is scored.
 
-    In a race they are kept, because rounds are decided by them and survivors are scored again.
+    A race keeps them longer, because they decide rounds and survivors are scored again.
     """
 
     def __init__(self, objective: Objective, state: SweepState) -> None:

@@ -37,7 +37,7 @@ class Driver(Protocol):
     def on_resize(self, workers: int, bytes_per_worker: float | None = None) -> None:
         """Called when the number of packs that can run at once, or the memory of each, has changed.
 
-        bytes_per_worker: None as long as it equals that of the first plan.
+        bytes_per_worker: None while it is the same as in the first plan.
         """
 
     def on_hand_out(self, pack_id: str) -> None:
@@ -104,7 +104,7 @@ class _ShieldedDriver:
 
 @contextmanager
 def shield_driver(driver: Driver) -> Iterator[Driver]:
-    """Yield the driver for a block that catches exceptions of packs; those of the driver are raised unchanged."""
+    """Yield the driver for a block that catches exceptions of packs; exceptions of the driver are raised unchanged."""
     try:
         yield cast(Driver, _ShieldedDriver(driver))
     except DriverStopped as stopped:

@@ -147,7 +147,7 @@ def train_pack_on_ray(config: Mapping[str, Any]) -> None:
 
 
 class PackRaised(Exception):  # noqa: N818 - named by what happened to the pack
-    """An exception of a pack as text, which reaches the driver whatever the class of the exception."""
+    """The text of an exception of a pack, which can be sent to the driver for every class of exception."""
 
     def __init__(self, message: str, trace: str | None, retry: RetryRule) -> None:
         self.message = message

@@ -62,9 +62,9 @@ class HeartbeatTimeout(BaseException):
 class LocalWatchdog:
     """Raises HeartbeatTimeout in the main thread after `seconds` without a heartbeat; first writes all stacks.
 
-    For packs in the process of their driver, which must not end. It can therefore stop a pack that runs Python code,
-    but not one that hangs inside a library. The file at `path` is kept only if it has stacks. While a debugger holds
-    the pack, the timeout is restarted.
+    For packs in the process of their driver, which must not end. So it can stop a pack that runs Python code, but no
+    pack that hangs inside a library. The file at `path` is kept only if it has stacks. While a debugger holds the pack,
+    the timeout is restarted.
     """
 
     def __init__(self, seconds: float, path: Path) -> None:
@@ -144,7 +144,7 @@ def get_stack_file(folder: Path, pack_id: str) -> Path:
 
 
 def has_timed_out(folder: Path, pack_id: str) -> bool:
-    """Return whether its watchdog ended the last attempt of a pack; False once its report is taken."""
+    """Return whether the watchdog ended the last attempt of a pack; False after `take_watchdog_report`."""
     path = get_stack_file(folder, pack_id)
     return path.exists() and path.stat().st_size > 0
 
@@ -152,7 +152,7 @@ def has_timed_out(folder: Path, pack_id: str) -> bool:
 def take_watchdog_report(folder: Path, pack_id: str, attempt: int, seconds: float) -> tuple[str, str] | None:
     """Return the error and the stacks of a pack that its watchdog ended after `seconds`; None for any other pack.
 
-    Renames the file after the attempt: a retry that dies before its watchdog starts has another error.
+    Renames the file after the attempt, because a retry may die of another error before its watchdog starts.
     """
     if not has_timed_out(folder, pack_id):
         return None

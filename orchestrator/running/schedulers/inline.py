@@ -74,7 +74,8 @@ class InlineScheduler:
 def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | None:
     """Train a pack in this process; return its death, None if it has ended without an error.
 
-    A function of its own: an exception keeps the tensors of the pack alive until the frame that caught it has returned.
+    This is a separate function because an exception keeps the pack's tensors alive until the function that caught it
+    returns.
     """
 
     def send(kind: str, content: Any) -> None:

@@ -36,7 +36,7 @@ StartWorker = Callable[[], "Connection[bytes, bytes]"]
 def make_local_cluster(
     cpus: int, workers: int | None = None, max_workers: int | None = None, gpus: float = 0.0
 ) -> Cluster:
-    """Return this machine as a cluster of `workers`, or as many as its cores and GPUs allow, with equal memory.
+    """Return this machine as a cluster of `workers` with equal memory, by default as many as cores and GPUs allow.
 
     `max_workers` is a limit if `workers` is None.
     """

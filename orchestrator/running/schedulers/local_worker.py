@@ -1,8 +1,8 @@
 """A local worker: trains one pack after the other and sends the results over its connection.
 
-Messages are those of `train_pack.PackReporter`, and at the end of a pack `completion`, `death` with the fields of a
-`Death`, or `full_disk` with the message for the user. The answer to an `evaluation` is one byte, sent when the driver
-has recorded it. The driver sends a pack as its work and CUDA_VISIBLE_DEVICES, which is empty if packs need no GPU.
+The driver sends the work of a pack with CUDA_VISIBLE_DEVICES, which is empty if packs need no GPU. The worker sends the
+messages of `train_pack.PackReporter`. When the driver has recorded an `evaluation`, it answers with one byte. The last
+message of a pack is `completion`, `death` with the fields of a `Death`, or `full_disk` with a message for the user.
 """
 
 import json
@@ -26,7 +26,7 @@ def encode_message(kind: str, content: Any) -> bytes:
 
 
 def decode_message(message: bytes) -> tuple[str, Any]:
-    """Return the kind and the content of a message; that of an evaluation stays bytes."""
+    """Return the kind and the content of a message; the content of an evaluation stays bytes."""
     kind, _, content = message.partition(b"\n")
     return kind.decode(), content if kind == b"evaluation" else json.loads(content)
 

@@ -19,7 +19,7 @@ MAX_LENGTHS = 12
 def make_leading_curve_rows(state: SweepState) -> list[tuple[str, str]]:
     """Return a row with the judged metric at each length, "1: 0.0037, 2: 0.0041".
 
-    There is none before the first score, nor while the best configuration trains more seeds.
+    Empty before the first score, and while the best configuration trains more seeds.
     """
     best = find_best_configuration(state)
     if best is None or not best.is_scored:

@@ -77,8 +77,8 @@ def make_progress_rows(
 ) -> list[tuple[str, str]]:
     """Return the progress of a sweep with these running packs as rows of label and text.
 
-    In a race, totals and time left are those up to the end of the present round. `speed` is in optimizer steps of
-    single members per second; it is shown while no pack has measured its own.
+    In a race, totals and time left are for the present round. `speed`, in member-steps per second, is shown until a
+    pack has measured its own speed.
     """
     # Running packs measure their own speed, which is newer than that of the sweep.
     done, total = sum(count_steps_done(state, running).values()), count_steps(state)
@@ -111,7 +111,7 @@ def make_progress_rows(
 
 
 def _describe_time_left(steps: int, speed: float) -> str:
-    """Return the time of these member-steps at a speed as text; without steps the last evaluation is left."""
+    """Return as text how long these member-steps take at a speed; without steps only the last evaluation is left."""
     if not speed:
         return "-"
     return f"about {format_duration(steps / speed)}" if steps else "the last evaluation"
@@ -120,7 +120,7 @@ def _describe_time_left(steps: int, speed: float) -> str:
 def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPack]) -> float | None:
     """Return the seconds until the first evaluation of a sweep begins, by the speed that running packs have measured.
 
-    0 while an evaluation is under way; None once one is recorded, or while no pack has measured its speed.
+    0 during an evaluation; None after the first evaluation, and before a pack has measured its speed.
     """
     if any(pack.evaluations for pack in state.packs.values()):
         return None
@@ -159,15 +159,15 @@ def count_steps(state: SweepState) -> int:
 
 
 def find_best_configuration(state: SweepState) -> ConfigurationState | None:
-    """Return the configuration with the best finite score, in a race of its contenders; None without one.
+    """Return the configuration with the best finite score, in a race among its contenders; None without a score.
 
-    While it trains more seeds, its score is the one before.
+    While it trains more seeds, its earlier score counts.
     """
     return next((configuration for _, _, configuration in _rank_configurations(state)), None)
 
 
 def _rank_configurations(state: SweepState) -> list[tuple[float, int, ConfigurationState]]:
-    """Return (score, number, configuration) of each finite score, the best first; the scores so that less is better."""
+    """Return (score, number, configuration) of each finite score, the best first; maximized scores are negated."""
     sign = get_sign(state.spec.get("objective", {}).get("direction", "minimize"))
     candidates = [
         state.configurations[config_id] for config_id in (state.race.contenders if state.race else state.configurations)
@@ -184,7 +184,7 @@ def _rank_configurations(state: SweepState) -> list[tuple[float, int, Configurat
 def format_best_score(state: SweepState, placeholder: str = "none yet") -> str:
     """Return the best score so far with its configuration, "0.0262 (#8)"; `placeholder` without one.
 
-    The label is that of the report: in a confirmation, that of the search. Ties are counted.
+    The label is the same as in the report; in a confirmation it is the label in the search. Ties are counted.
     """
     ranked = _rank_configurations(state)
     if not ranked:

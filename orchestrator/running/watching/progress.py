@@ -57,7 +57,7 @@ class ProgressDisplay:
                 self._live = None
 
     def show_if_due(self, make_rows: Callable[[], Sequence[tuple[str, str]]]) -> None:
-        """Show the rows that `make_rows` returns, if enough time has passed or enough steps are done since the last.
+        """Show the rows of `make_rows` if enough time has passed, or enough steps are done, since they were last shown.
 
         Making and drawing them takes a few milliseconds.
         """

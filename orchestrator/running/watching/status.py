@@ -111,7 +111,7 @@ def _describe_objective(state: SweepState) -> str:
 
 
 def _make_confirms_row(state: SweepState) -> list[tuple[str, str]]:
-    """Return the row with the confirmed search, and with the labels that the configurations have there."""
+    """Return the row with the confirmed search and the labels of the configurations in that search."""
     labels = [
         f"{format_label(number)} is {search_label}"
         for number, search_label in read_search_labels(state.provenance).items()
@@ -161,7 +161,7 @@ def make_trace_lines(state: SweepState) -> list[str]:
 
 
 def _cut_output(trace: str) -> str:
-    """Return a trace from its first traceback on, without earlier lines of a log; as it is without a traceback."""
+    """Return a trace without the lines of a log before its first traceback; unchanged without a traceback."""
     return trace[max(0, trace.find("Traceback (most recent call last)")) :]
 
 

@@ -93,9 +93,9 @@ def list_living_nodes() -> list[dict[str, Any]]:
 
 
 class NodeMemory:
-    """The memory of the GPUs of the nodes that can hold a pack; each node is asked once, also one that joins later.
+    """The GPU memory of the nodes that can hold a pack; each node is asked once, also nodes that join later.
 
-    A task that requests no GPU still sees all of its node, so none needs to be free.
+    The task that asks requests no GPU, so no GPU needs to be free. It still sees all GPUs of its node.
     """
 
     def __init__(self, pack_resources: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
@@ -110,7 +110,7 @@ class NodeMemory:
         return bool(self._requests)
 
     def read(self, seconds: float = 0.0) -> list[float]:
-        """Return the bytes of the GPUs of living nodes, of new ones if they answer within this many seconds."""
+        """Return the GPU memory of living nodes in bytes; new nodes have this many seconds to answer."""
         # Ask every node once; without CPUs a task starts at once also on a busy node.
         node_ids = [node["id"] for node in list_living_nodes() if count_packs_on_node(node, self._pack_resources)]
         for node_id in node_ids:
@@ -142,10 +142,10 @@ class NodeMemory:
 class ClusterCapacity:
     """Tracks how many packs the nodes can run at once: at most `max_workers` and at least 1, read every POLL_SECONDS.
 
-    The parameter `count` is the number at the start. The attribute `bytes_per_worker` is the GPU memory of each, read
-    from `memory`: None without it, and until a node has answered. Nodes that join count once they have answered. With
-    `may_grow` an autoscaler is asked for more workers while packs wait, for at most `count` + 1 at once: it sees
-    placement groups that wait for a node. These hold no pack, and end with the driver.
+    The parameter `count` is the number of packs at the start. The attribute `bytes_per_worker` is the GPU memory of
+    each pack, read from `memory`. It is None without `memory`, and until a node has answered. Nodes that join count
+    once they have answered. With `may_grow` an autoscaler is asked for up to `count` + 1 more workers at once while
+    packs wait. The requests are placement groups that wait for a node; they hold no pack, and end with the driver.
     """
 
     def __init__(

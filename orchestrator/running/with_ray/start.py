@@ -1,7 +1,7 @@
 """A local Ray, started by a thread of its own while the command imports and plans. Ray is imported only then.
 
-Starting Ray is mostly waiting for its daemons. Linux kills the daemons when the thread that started them ends, so that
-thread lives until Ray is no longer needed.
+Starting Ray mostly means waiting for its daemons. Linux kills the daemons when the thread that started them ends, so
+the thread lives until Ray is no longer needed.
 """
 
 import atexit
@@ -108,7 +108,7 @@ def get_local_ray() -> LocalRay:
 
 
 def end_unused_ray() -> None:
-    """End a local Ray that was begun and that nobody has ended, at the end of the command."""
+    """End a started local Ray at the end of the command, unless it has been ended already."""
     if _local_rays:
         logging.disable()  # Ray logs errors if the interpreter exits during its start
     while _local_rays:

@@ -1,7 +1,7 @@
 """The interface to Ray Tune: hands packs to Tune and passes its events to a driver; knows nothing of sweeps.
 
-Tune ends a whole run for some exceptions in a callback, and hides others. Here an exception of the driver always leaves
-through `RayScheduler.run` as it was raised.
+Some exceptions in a callback make Tune end the whole run; others it hides. An exception of the driver is always raised
+by `RayScheduler.run`, unchanged.
 """
 
 import logging
@@ -112,8 +112,8 @@ class _NotPickled:
 class PackSearcher(_NotPickled, Searcher):
     """Suggests packs in the driver's order, one for each worker; while all workers have a pack, Tune has to ask again.
 
-    A pack that waits inside Tune for a free worker could not be repacked. While packs run, the search is not finished:
-    smaller packs may replace them.
+    No pack waits inside Tune for a free worker, because it could not be repacked there. The search is not finished
+    while packs run, because smaller packs may replace them.
     """
 
     def __init__(self, driver: Driver, workers: ClusterCapacity) -> None:
@@ -166,9 +166,10 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
         self.driver.on_hand_out(trial.config["pack_id"])
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
-        """Pass messages that `train_pack_on_ray` reports to the driver, and decide what follows an exception.
+        """Pass the messages of `train_pack_on_ray` to the driver; decide whether Tune may retry after an exception.
 
-        The worker raises it next, unless it must not be retried; if no failures are allowed then, Tune ends the pack.
+        The worker raises the exception next, unless it must not be retried. If `max_failures` is 0 by then, Tune ends
+        the pack.
         """
         pack_id = trial.config["pack_id"]
         for kind, content in result.pop("messages"):
@@ -219,7 +220,7 @@ class TuneEventCallback(_NotPickled, TrialProgressCallback):
 def _read_error(trial: Any) -> BaseException | None:
     """Return the exception that ended a worker, from the file that Tune has just written into the scratch folder.
 
-    Raises DriverStopped if the disk is full: that stops the run, not only the pack.
+    Raises DriverStopped if the disk is full, because a full disk stops the run, not only the pack.
     """
     path = trial.pickled_error_file
     if path is None or not Path(path).is_file():
