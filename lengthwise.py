@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")  # of torchrun, srun, mpirun
 _MAX_SHOWN = 60  # characters of a rejected value
+_MAX_ABBREVIATION = 3  # characters; such names, as "lr" and "l", may differ by a letter
 _EXPORTS = ("run", "open_sweep", "import_table")  # of the package `orchestrator`
 
 
@@ -160,14 +161,24 @@ def _refuse_misspelt(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
     """End the program if a key of the sweep is a misspelt default, because the program would ignore it silently."""
     unset = [key for key in defaults if key not in given]
     for key in given:
-        nearest = [] if key in defaults else difflib.get_close_matches(key, unset, 1)
-        if nearest:
-            known = ", ".join(defaults)
-            print(
-                f"config.{key}: not among the defaults of lengthwise.member: {known}; did you mean {nearest[0]}?",
-                file=sys.stderr,
-            )
+        nearest = next((name for name in unset if key not in defaults and _is_slip(key, str(name))), None)
+        if nearest is not None:
+            known = ", ".join(map(str, defaults))
+            message = f"config.{key}: not among the defaults of lengthwise.member: {known}; did you mean {nearest}?"
+            print(f"{message} If the program reads both, add a default of {key}", file=sys.stderr)
             sys.exit(2)
+
+
+def _is_slip(first: str, second: str) -> bool:
+    """Return whether one name has a letter more than the other, or two neighbouring letters are swapped.
+
+    Another letter or digit in place of one is no slip: beta1 and beta2, or dim_q and dim_k, are two keys.
+    """
+    short, long = sorted((first, second), key=len)
+    i = next((i for i in range(len(long)) if short[i : i + 1] != long[i]), len(long))  # the first difference
+    if len(short) == len(long):
+        return len(long) > _MAX_ABBREVIATION and short[:i] + short[i : i + 2][::-1] + short[i + 2 :] == long
+    return len(long) > _MAX_ABBREVIATION and not long[i].isdigit() and long[i + 1 :] == short[i:]
 
 
 def make_report_fields(step: int, curves: Mapping[str, Any], loss: float | None, average: str) -> dict[str, Any]:

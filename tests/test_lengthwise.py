@@ -67,14 +67,42 @@ def test_defaults_that_the_sweep_does_not_set_are_reported(in_sweep: Path) -> No
     assert merge_attempts({"r": (in_sweep / "reports").read_text()}, DECLARED)[1].defaults == fields["defaults"]
 
 
-def test_a_misspelt_key_of_the_sweep(in_sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        lengthwise.member({"lrr": 1, "width": 16})
-    assert ended.value.code == 2
-    (message,) = capsys.readouterr().err.splitlines()
-    assert "config.lr:" in message and "lrr, width" in message
-    assert lengthwise.member({"lr": 1, "lrr": 2}).config["lr"] == 0.003  # both are keys of the program
-    assert lengthwise.member({"width": 16}).config.keys() == {"width", "lr", "optimizer"}
+@pytest.mark.parametrize(
+    ("key", "default", "is_refused"),
+    [
+        ("learning_rat", "learning_rate", True),
+        ("learning_ratee", "learning_rate", True),
+        ("learnign_rate", "learning_rate", True),
+        ("widths", "width", True),
+        ("widht", "width", True),
+        ("width", "depth", False),
+        ("beta1", "beta2", False),
+        ("dim_q", "dim_k", False),
+        ("layer1_width", "layer2_width", False),
+        ("layer1_width", "layer10_width", False),
+        ("train_length", "test_length", False),
+        ("min_lr", "max_lr", False),
+        ("batch", "batch_size", False),
+        ("kv", "k", False),
+    ],
+)
+def test_only_a_misspelt_key_of_the_sweep_ends_the_program(
+    key: str, default: str, is_refused: bool, in_sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for given, defaults in ((key, {default: 1}), (default, {key: 1})):
+        (in_sweep / "config.json").write_text(json.dumps({given: 64}))
+        if is_refused:
+            with pytest.raises(SystemExit) as ended:
+                lengthwise.member({**defaults, "seeds": 16})
+            assert ended.value.code == 2
+            (message,) = capsys.readouterr().err.splitlines()
+            assert f"config.{given}:" in message and f"{next(iter(defaults))}, seeds" in message
+        else:
+            assert lengthwise.member(defaults).config == {given: 64, **defaults}
+        assert lengthwise.member({**defaults, given: 2}).config == {
+            given: 64,
+            **defaults,
+        }  # both are keys of the program
 
 
 def test_a_loss_with_its_graph(in_sweep: Path, recwarn: pytest.WarningsRecorder) -> None:
