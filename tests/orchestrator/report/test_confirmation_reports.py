@@ -147,7 +147,7 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
         *compare_and_show(state.folder, [label[1:] for label in (best, second)], Console(file=screen, width=300))
     ]
     on_fresh, on_chosen, third, *_ = screen.getvalue().splitlines()
-    assert on_fresh == pair["sentence"] and f"chose {best}" in on_chosen and "extend" not in third
+    assert on_fresh == pair["sentence"] and f"ranked {best} first" in on_chosen and "extend" not in third
 
 
 def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searched, synthetic_sweep, tmp_path):
