@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.record.state.entities import PackState
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import compact_value, join_first_few
+from search_spaces.grammar.domains import make_value_key
 
 MAX_SHOWN_VALUES = 3  # of a key in a sentence
 
@@ -19,15 +20,13 @@ def list_program_defaults(packs: Iterable[PackState]) -> dict[str, list[Any]]:
 
     A member has several defaults of a key if its program was changed between two attempts.
     """
-    values_by_key: dict[str, list[Any]] = {}
+    values_by_key: dict[str, dict[Any, Any]] = {}
     for pack in packs:
         for fields in pack.evaluations.values():
             for key, value in fields.get("defaults", {}).items():
                 value = _make_comparable(value)
-                values = values_by_key.setdefault(key, [])
-                if value not in values:
-                    values.append(value)
-    return values_by_key
+                values_by_key.setdefault(key, {}).setdefault(make_value_key(value), value)
+    return {key: list(values.values()) for key, values in values_by_key.items()}
 
 
 def _make_comparable(value: Any) -> Any:

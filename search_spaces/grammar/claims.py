@@ -213,7 +213,7 @@ class ClaimsFile(Strict):
     no_effect: list[NoEffect] = Field(
         default_factory=list, description="Bounds of no effect by metric, for claims that give no `negligible`."
     )
-    seen: dict[Name, int] = Field(
+    seen: dict[Name, Annotated[int, Field(ge=0)]] = Field(
         default_factory=dict,
         description="By sweep, the number of its seeds, from the first on, that an earlier page had shown: its claims "
         "were known before, not registered.",

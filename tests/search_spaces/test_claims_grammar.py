@@ -126,6 +126,7 @@ CASES = {
     "not a number": ("success: {least: 0.9}", "success: {least: .nan}", 10, "claims[0].success.least"),
     "claims are a mapping": ("claims:\n  -", "claims:\n  first:\n  -", 2, "claims"),
     "written twice": ("title: Tiny", "title: Tiny\ntitle: Tiny", 2, "title"),
+    "fewer seeds than none": ("title: Tiny", "title: Tiny\nseen: {tiny: -1}", 2, "seen.tiny"),
     "no arms": ("    compare: [RPE]", "    compare: []", 9, "claims[0].compare"),
     "an arm named like a key": (
         "{where: {model.position: learned}}\n      first",

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -67,6 +69,15 @@ def test_nan_is_one_value_in_all_members_and_sweeps(study: Study) -> None:
     defaults = [list_program_defaults(state.packs.values()) for state in sweeps]
     assert defaults[0] == defaults[1] == {"dropout": ["nan"], "nested": [["nan", float("inf")]]}
     assert compare_sweeps(*map(summarize, sweeps)).specification == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "values"),
+    [(True, 1, [True, 1]), (1, 1.0, [1]), ({"a": 1, "b": [0]}, {"b": [0], "a": 1}, [{"a": 1, "b": [0]}])],
+)
+def test_true_and_1_are_two_defaults(first: object, second: object, values: list[object]) -> None:
+    packs: list[Any] = [SimpleNamespace(evaluations={10: {"defaults": {"bias": value}}}) for value in (first, second)]
+    assert str(list_program_defaults(packs)["bias"]) == str(values)
 
 
 def test_a_default_that_changes_between_attempts(study: Study) -> None:
