@@ -245,7 +245,7 @@ def list_warnings(spec: SweepSpec, members: Sequence[Member]) -> list[str]:
 
 
 def list_trainer_warnings(spec: SweepSpec, members: Iterable[Member]) -> list[str]:
-    """Return the trainer's warnings, and one of an `evaluation.every` above the steps, with lines of the sweep file."""
+    """Return warnings of the trainer, and of an `evaluation.every` above the steps, with lines of the sweep file."""
     members = list(members)
     warnings = [
         (

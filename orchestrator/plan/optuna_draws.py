@@ -100,8 +100,8 @@ def draw_configurations(
 ) -> list[Draw]:
     """Return the draws of a generation.
 
-    results: of all earlier configurations, by number; only tpe reads them. earlier_draws: the draws of earlier runs by
-    number, possibly of a grid with fewer values.
+    results: the results of all earlier configurations by number, which only tpe reads. earlier_draws: the draws of
+    earlier runs by number, possibly from a grid with fewer values.
     """
     if spec.search.sampler == "listed":
         listed = make_plain(spec.search.listed or ())

@@ -97,7 +97,7 @@ def fill_words(words: Sequence[str], values: PlaceholderValues) -> list[str]:
 def receives_key(words: Iterable[str], key: str, files: Iterable[Path] = ()) -> bool:
     """Return whether a program receives `key` ("seed" or "config.KEY") in its words, or reads it by the client.
 
-    files: those of the program.
+    files: the files of the program.
     """
     names = _find_placeholders(words)
     parts = key.split(".")

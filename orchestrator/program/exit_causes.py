@@ -113,7 +113,7 @@ def _refuse_full_disk(log: Path, line: str) -> None:
 
 
 def _note_used_up_hours(folder: Path, completed: int) -> bool:
-    """Return whether an earlier attempt used up `member_hours` at this step; write a note that this attempt did."""
+    """Return whether an earlier attempt used up `member_hours` at this step; note in a file that this attempt has."""
     note = folder / USED_UP_HOURS_FILE
     step = str(completed)
     earlier_step = note.read_text() if note.exists() else ""

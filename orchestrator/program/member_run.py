@@ -281,7 +281,7 @@ class _MemberRun:
         return Path(fields["origin"]), Path(fields["root"])
 
     def _make_environment(self, reports: Path, config: Path, declared: Path, copy_folder: Path) -> dict[str, str]:
-        """Return the environment of the program: that of this process, with the variables that the client reads."""
+        """Return the environment of the program: this process's environment, and variables that the client reads."""
         # The client comes last in PYTHONPATH: an installed package or a copy beside the script is preferred.
         client = self.sweep / "code" / "client"
         if not (client / "lengthwise.py").exists():
@@ -342,7 +342,7 @@ class _MemberRun:
         function(config, self.member.seed, report, self.checkpoints)
 
     def _append_report(self, reports: Path, line: str) -> None:
-        """Write a report of a function to the file of this attempt, and read it as that of a command."""
+        """Write a report of a function to the file of this attempt, and read it like a report of a command."""
         with reports.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
         self._read_reports(reports, f"{line}\n")
@@ -439,7 +439,7 @@ class _MemberRun:
 
 
 def _read_whole_lines(path: Path, offset: int) -> bytes:
-    """Return the complete lines of a file from a byte offset on, without a last line that is still being written."""
+    """Return the complete lines of a file after a byte offset; a last line that is still being written is left out."""
     with path.open("rb") as file:
         file.seek(offset)
         content = file.read()

@@ -1,4 +1,4 @@
-"""Find the user's files that a command needs: the files that its words name, and the local modules they import."""
+"""Find the user's files that a command needs: files that its words name, and local modules that these import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start a program under a supervisor, ask it to end, and leave none of its processes behind, whatever was killed.
+"""Start a program under a supervisor, and end all of its processes, whichever process is killed.
 
 If the worker or the parent of the supervisor is killed, the supervisor ends all processes. If the supervisor is killed,
 its parent ends them. If both are killed, the worker ends them, or without a worker the next attempt before it begins.
@@ -109,8 +109,8 @@ def start_program(
 ) -> Process:
     """Start a program whose output is appended to `log`; `lock` belongs to its supervisor from now on.
 
-    `env` is its whole environment, without the ranks that an outer srun or mpirun gave to this worker: with them the
-    program would take itself for one of several.
+    `env` is its whole environment. It lacks the ranks that an outer srun or mpirun gave to this worker, by which the
+    program would take itself for one of several processes.
     """
     variables = {name: value for name, value in env.items() if name not in RANK_VARIABLES} | {
         _LOCK_VARIABLE: str(lock.path)

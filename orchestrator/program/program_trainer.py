@@ -107,10 +107,10 @@ class ProgramTrainer:
         return [read_files(_find_root(folder), sorted(names))] if commands else []
 
     def find_warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
-        """Return warnings of lost test lengths, and of commands without the seed or a searched key, or elsewhere.
+        """Return warnings of lost test lengths, of scripts elsewhere, and of commands without seed or searched keys.
 
-        A program without them would train the same model for every configuration, one that is elsewhere may change
-        while the sweep runs, and no result would show it.
+        Without seed or searched keys a program would train the same model in every member. A script outside of the
+        folder of the sweep file may change while the sweep runs. No result would show either.
         """
         members = list(members)
         lost_lengths = filter(None, (member.describe_lost_lengths() for member in members))
@@ -167,7 +167,7 @@ class ProgramTrainer:
 
 
 def _find_root(folder: Path | None) -> Path:
-    """Return the folder in which the words of a command name files: that of the sweep file, else the current one."""
+    """Return the folder of the files that a command names: the folder of the sweep file, else the current folder."""
     return (folder or Path.cwd()).resolve()
 
 

@@ -33,7 +33,7 @@ _FIELDS = ("step", "average", "curves", "loss", "failed", "stopped", "defaults",
 
 
 class ReportProblem(LengthwiseError):  # noqa: N818 - reads as the sentence it prints
-    """A line is not a valid report; the message begins with `file:line`. `completed_steps` are those before it."""
+    """A line is not a valid report; the message begins with `file:line`. `completed_steps` are the steps before it."""
 
     def __init__(self, message: str, completed_steps: list[ReportedStep]) -> None:
         super().__init__(message, completed_steps)

@@ -165,7 +165,7 @@ class InitialWeights(Settings):
         return match
 
     def _find_verified(self, seed: int) -> Path:
-        """Return the path of the file of a seed, verified. Raises WeightsError if it is missing or has changed."""
+        """Return the verified path of a seed's file. Raises WeightsError if it is missing or has changed."""
         key = str(seed) if isinstance(self.file, dict) else ""
         if key not in self._files_by_seed:
             allowed = _list_seeds(self._files_by_seed)

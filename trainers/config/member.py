@@ -97,7 +97,7 @@ class TrainingConfig(Settings):
         return 8 if self.dtype == "float64" else 4
 
     def find_combination_problems(self) -> Iterator[Problem]:
-        """Yield problems of more slices than rows, of bfloat16 products with float64, and of the label `raw`."""
+        """Yield problems: more slices than rows, bfloat16 products with float64, an average with the label `raw`."""
         if self.accumulation > self.batch_size:
             allowed = f"<= batch_size ({self.batch_size})"
             message = f"a batch of {self.batch_size} rows cannot have {self.accumulation} slices"
@@ -267,7 +267,7 @@ class MemberConfig(Settings):
                 yield Problem(key="evaluation.lengths", given=length, message=message, allowed=allowed)
 
     def _find_one_length_problems(self) -> Iterator[Problem]:
-        """Yield problems of batches of one length: with the task, and with other settings."""
+        """Yield problems of `one_length_per_batch` with the task and with other settings."""
         key = "training.one_length_per_batch"
         task = self.task
         if not task.draws_rows:
@@ -280,7 +280,7 @@ class MemberConfig(Settings):
             yield Problem(key="training.compile", given=True, message=message, allowed="false or auto")
 
     def _find_added_metric_problems(self, label: str, metric: Metric) -> Iterator[Problem]:
-        """Yield problems of a metric that is not the task's: of its label, of its direction, and with the task."""
+        """Yield problems of an added metric: its label, its direction, and whether it fits the task."""
         if label in {**self.task.metrics, **self.model.metrics}:
             message = f"the task {self.task.name} or the model {self.model.name} has a metric named {label}"
             yield Problem(key="", given=label, message=message, allowed=f"another label: {{kind: {metric.name}}}")
@@ -336,7 +336,7 @@ class MemberConfig(Settings):
                 yield problem.with_key_prefix("training.initial")
 
     def describe_partial_initial_weights(self) -> str | None:
-        """Return as text which parameters are not read from stored weights; None if all or none are, or if unknown."""
+        """Return as text which parameters are not read from stored weights; None if all or none are, or unknown."""
         if (initial := self.training.initial) is None or not self._parameters():
             return None
         try:

@@ -88,8 +88,8 @@ def _draw_steps(
 def count_elements_per_row(task: Task, has_stages: bool = False) -> int | None:
     """Return the number of elements per row of a task's training batches.
 
-    None if several steps cannot be drawn at once with the same numbers, because the task uses the step as a scalar, or
-    depends on the number of seeds. A few draws are compared; with `has_stages` for seeds at the first and last stage.
+    None if several steps drawn at once would have other numbers, because the task uses the step as a scalar, or depends
+    on the number of seeds. A few draws are compared, with `has_stages` at the first and at the last stage.
     """
     # Draw the steps one by one, and all at once.
     seeds, steps = torch.tensor(_TRIAL_SEEDS), torch.tensor(_TRIAL_STEPS)

@@ -70,7 +70,7 @@ class TrainingState:
         return self._map_rows(lambda tensor: tensor.to(device), step=self.step.to(device))
 
     def concatenate(self, other: "TrainingState") -> "TrainingState":
-        """Return a state with the members of this state, then those of `other`, at the step of `other`."""
+        """Return a state with the members of this state, then the members of `other`, at the step of `other`."""
         return self._map_rows(lambda first, second: torch.cat([first, second]), other, step=other.step.clone())
 
     def _map_rows(

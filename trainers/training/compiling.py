@@ -43,8 +43,8 @@ _POLL_SECONDS = 0.1  # between attempts to take a lock that another process hold
 def should_compile(member: MemberConfig, device: str = "cpu") -> bool:
     """Return whether the step is compiled.
 
-    `compile: auto` decides from the device (only on a CPU) and the estimated time of a single member, never of its
-    pack, so that all packs of a member use the same program.
+    `compile: auto` compiles only on a CPU, and only if a single member is estimated to train long. The time of its pack
+    has no influence, so that all packs of a member use the same program.
     """
     setting = member.training.compile
     if isinstance(setting, bool):
@@ -113,10 +113,10 @@ def mark_dynamic(tensors: Sequence[Tensor]) -> None:
 
 @contextlib.contextmanager
 def compile_once(key: str, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Let a single process per key run this context, which compiles a program, while the others wait.
+    """Let one process per key compile a program in this context, while the others wait.
 
-    They then run it with the compiler's cache filled. If a process dies, the next process compiles. on_wait: called ten
-    times a second while waiting.
+    The others then run the context with a filled compiler cache. If the process dies, the next process compiles.
+    on_wait: called ten times a second while waiting.
     """
     # Lock and marker are in the compiler's cache, so that they disappear together with the compiled programs.
     try:

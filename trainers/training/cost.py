@@ -122,8 +122,8 @@ def count_activation_bytes(pack: Pack, rows: int) -> int:
 def measure_seconds_per_step(member: MemberConfig, members: int, seconds: float) -> float:
     """Return the measured seconds per step of a pack of `members` such members, including its share of evaluations.
 
-    CPU time of a single thread, which a pack also uses, without compilation: an upper bound for compiled runs. seconds:
-    how long to measure steps.
+    This is CPU time of a single thread, which a pack also uses, without compilation; compiled runs take less.
+    seconds: how long to measure steps.
     """
     copies = [MemberConfig.from_dict({**member.to_dict(), "seed": seed}) for seed in range(members)]
     seconds_per_step = _time_steps(Pack(copies, torch.device("cpu")), seconds)

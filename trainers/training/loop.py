@@ -67,9 +67,9 @@ def train(
     start_checkpoints: states of the same members after fewer steps, to start from if no checkpoint is stored.
     prune_at: for each member the step of an evaluation at which it ends without final weights, or None.
 
-    Raises PackError for members of unequal structure or ids with other seeds, CheckpointError for a checkpoint that
-    belongs to other members or does not fit, WeightsError for weights that cannot be written, or cannot be read as
-    `training.initial`.
+    Raises PackError for members of unequal structure, and for ids with other seeds. Raises CheckpointError for a
+    checkpoint that belongs to other members or does not fit. Raises WeightsError for weights that cannot be written,
+    and for `training.initial` that cannot be read.
     """
     # A checkpoint of this pack has precedence over `start_checkpoints`, because it is further along.
     member_ids = [(member.config_id, member.seed) for member in members] if ids is None else list(ids)

@@ -29,7 +29,7 @@ def find_members_to_stop(pack: Pack, validation: Validation, stage_M: Ints) -> N
 
 
 def find_ended_members(last: Evaluation, end_step_M: Ints) -> NDArray[np.bool_]:
-    """Return which members have ended, (M,): at step `end_step_M`, or, with early stopping, by stopping or failing."""
+    """Return which members have ended, (M,): at step `end_step_M`; with early stopping also stopped and failed ones."""
     has_ended = end_step_M <= last.step
     return has_ended if last.stopped_at_M is None else has_ended | (last.stopped_at_M >= 0) | (last.failed_at_M >= 0)
 
@@ -37,7 +37,8 @@ def find_ended_members(last: Evaluation, end_step_M: Ints) -> NDArray[np.bool_]:
 def list_remaining_evaluations(pack: Pack, last_step: int) -> list[int]:
     """Return the steps of the evaluations after step `last_step` that a pack without active members must still report.
 
-    With early stopping all of them, so that a member has the same curve in any pack; otherwise only the last step.
+    With early stopping these are all evaluations, so that a member has the same curve in any pack; otherwise only the
+    last step is reported.
     """
     interval, steps = pack.evaluation.every, pack.training.steps
     intermediate = range(0)

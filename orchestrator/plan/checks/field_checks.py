@@ -226,7 +226,7 @@ def _add_conditions(spec: SweepSpec, keys: Iterable[str]) -> list[str]:
 
 
 def _list_values(spec: SweepSpec, key: str, relevant_keys: Iterable[str], *, all_values: bool) -> list[Any]:
-    """Return the values of a choice or grid; without `all_values` one of each group that conditions treat alike."""
+    """Return the values of a choice or grid; without `all_values` one of each group that all conditions treat alike."""
     domain = spec.space[key]
     assert isinstance(domain, (Choice, Grid))
     if all_values:
@@ -257,7 +257,7 @@ def _is_doubtful_with_class(key: str, findings: Findings) -> bool:
 
 
 def _join_cases(by_case: Sequence[Mapping[Any, T]], cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[T, str]]:
-    """Yield each distinct problem with a description of its first case; without one if all cases have the problem."""
+    """Yield each distinct problem; unless all cases have it, with a description of its first case."""
     first_problems: dict[Any, T] = {}
     for problems in by_case:
         first_problems |= {

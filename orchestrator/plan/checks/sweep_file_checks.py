@@ -128,8 +128,8 @@ def build_configurations(
 ) -> list[Configuration]:
     """Return the configurations of (number, values) draws, after checking every value that the sweep can draw.
 
-    Raises SweepFileError with every problem, also of values that are in none of these draws; with `should_try_code`
-    also of the user's tasks and models, which are tried.
+    Raises SweepFileError with every problem, also of values that none of these draws has. With `should_try_code` the
+    user's tasks and models are tried, and their problems are reported, too.
     """
     import_spec_modules(spec)
     findings = spec.copy_findings()
@@ -218,7 +218,7 @@ def _check_declared_objective(spec: SweepSpec, draws: Iterable[tuple[int, Mappin
 
 
 def _can_be_built(spec: SweepSpec, findings: Findings) -> bool:
-    """Return whether a file with problems is valid in everything that decides its configurations."""
+    """Return whether the parts of a file that decide its configurations are valid, in spite of other problems."""
     decisive = [*SECTIONS, "space", "search.listed", *(["search.sampler"] if spec.search.listed else [])]
     points = prod(len(domain.values) for domain in spec.space.values() if isinstance(domain, Grid))
     return points <= MAX_GRID_POINTS and not any(map(findings.is_doubtful, decisive))

@@ -127,8 +127,8 @@ def split_members(
 ) -> list[list[tuple[str, int]]]:
     """Return members split into runs of about these sizes, none above `max_members`.
 
-    A run ends at the nearest border between two configurations if that shifts at most MAX_SHIFT of the smaller run
-    next to it.
+    A run ends at the nearest border between two configurations if at most MAX_SHIFT of the smaller neighbouring run is
+    moved.
     """
     borders = [index for index in range(1, len(members)) if members[index][0] != members[index - 1][0]]
     ideal_edges = [0, *itertools.accumulate(sizes)]

@@ -47,7 +47,7 @@ class Cluster:
 
 
 class WorkerPool(NamedTuple):
-    """The number of workers and the memory of each; the memory is None while it equals that of the first plan."""
+    """The number of workers and the memory of each; the memory is None while it is the same as in the first plan."""
 
     size: int
     bytes_per_worker: float | None = None
@@ -182,7 +182,8 @@ class Packer:
         """Return the sizes of packs by structural key, beginning with `sizes`.
 
         A structure with a pack of too many members is split evenly into packs that fit; with `resources.pack: auto`,
-        packs become smaller if all then finish sooner (`balance_sizes`). `running_work` is that of other packs.
+        packs become smaller if all then finish sooner (`balance_sizes`). `running_work` is the remaining work of other
+        packs.
         """
         max_members = {key: self.find_max_members(member_by_structure[key]) for key in sizes}
         sizes = {
