@@ -49,6 +49,7 @@ def import_table(
     trained: Sequence[int] = (),
     average: str | None = None,
     axis: str | None = None,
+    drawn: bool = False,
     columns: Sequence[str] | None = None,
     seed_column: str = "seed",
     step: int | None = None,
@@ -91,7 +92,9 @@ def import_table(
         find_storage(storage) if storage is not None else find_default_storage(),
         name,
         console or make_console(),
-        ImportOptions(directions=metrics, lengths=selection, trained=tuple(trained), average=average, axis=axis),
+        ImportOptions(
+            directions=metrics, lengths=selection, trained=tuple(trained), average=average, axis=axis, drawn=drawn
+        ),
         study=study,
         columns=columns,
         seed_column=seed_column,

@@ -51,6 +51,9 @@ def import_table_command(
         str | None, typer.Option(help="The unit of lengths, such as depth or digits (evaluation.axis).")
     ] = None,
     average: Annotated[str | None, typer.Option(help="The judged weight average, if there are several.")] = None,
+    drawn: Annotated[
+        bool, typer.Option("--drawn", help="All settings that differ were drawn independently at random.")
+    ] = False,
     columns: Annotated[str | None, typer.Option(help="Columns with settings: lr,width; by default all others.")] = None,
     seed_column: Annotated[str, typer.Option(help="The column, or parameter, with the seed.")] = "seed",
     step_column: Annotated[str | None, typer.Option(help="With wandb and tune: the column with the step.")] = None,
@@ -99,6 +102,7 @@ def import_table_command(
             trained=_read_lengths("--trained", trained) or (),
             average=average,
             axis=axis,
+            drawn=drawn,
         ),
         study=study,
         columns=[column.strip() for column in columns.split(",")] if columns is not None else None,

@@ -94,7 +94,8 @@ def _draw_numbers(axes: Axes, name: str, panel: Panel, domain: str, worst: float
     complement = domain == "one_minus_log_uniform"
     x = [1.0 - float(dot.value) if complement else float(dot.value) for dot in panel.dots]
     _draw_points(axes, x, panel.dots)
-    if domain in ("log_uniform", "one_minus_log_uniform") or (domain == "listed" and spans_decades(np.array(x))):
+    is_listed = domain in ("listed", "drawn")
+    if domain in ("log_uniform", "one_minus_log_uniform") or (is_listed and spans_decades(np.array(x))):
         make_logarithmic(axes, "x", np.array(x))
     if complement:
         axes.invert_xaxis()

@@ -26,7 +26,7 @@ from orchestrator.mirror.fetch import fetch_sweep
 from orchestrator.mirror.mirrored_ledger import create_ledger
 from orchestrator.record.add_records import add_record
 from orchestrator.record.ledger.folders import LEDGER_FILE
-from orchestrator.record.state.lineage import IMPORTED
+from orchestrator.record.state.lineage import DRAWN, IMPORTED
 from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.session.session import Outcome, describe_end
@@ -50,7 +50,8 @@ class ImportOptions:
 
     `directions` says by metric whether it is maximized or minimized; the first metric is the objective's. `lengths` are
     the selection lengths, None if the metric has only one. `trained` are the trained lengths. `average` is the judged
-    weight average, None if there is only one. `axis` is the unit of lengths, None if unknown.
+    weight average, None if there is only one. `axis` is the unit of lengths, None if unknown. With `drawn` every
+    configuration was drawn independently at random.
     """
 
     directions: Mapping[str, str]
@@ -58,6 +59,7 @@ class ImportOptions:
     trained: tuple[int, ...] = ()
     average: str | None = None
     axis: str | None = None
+    drawn: bool = False
 
 
 def read_directions(options: Sequence[str]) -> dict[str, str]:
@@ -141,6 +143,8 @@ def import_table_rows(
     }
     spec = _build_spec(results, members, options, objective, {"name": name, "study": study or name})
     first_fields = _make_first_fields(results, members, spec)
+    if options.drawn:
+        first_fields["provenance"][IMPORTED][DRAWN] = True
 
     # If writing fails, remove the incomplete ledger, which would block another import. A folder that existed before
     # keeps its other files.

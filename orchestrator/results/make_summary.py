@@ -11,7 +11,6 @@ from orchestrator.errors import LedgerError
 from orchestrator.interface.measurements import Measurements, read_measurements
 from orchestrator.record.files.curve_tables import COLUMNS
 from orchestrator.record.files.curves import read_curves
-from orchestrator.record.files.searched_values import list_searched_keys
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.entities import ConfigurationState
@@ -33,7 +32,7 @@ from orchestrator.results.scoring.configuration_scores import (
 from orchestrator.results.scoring.evaluation_choice import Mask, select_steps
 from orchestrator.results.scoring.length_groups import make_length_groups
 from orchestrator.results.scoring.median_curves import Band, CurveKey, compute_quartiles_at, make_bands
-from orchestrator.results.scoring.search_design import count_specified, get_domain_kind, read_design
+from orchestrator.results.scoring.search_design import count_specified, read_design, read_domain_kinds
 from orchestrator.results.scoring.undefined_values import describe_undefined_values
 from orchestrator.results.scoring.validation_scores import list_early_stops
 from orchestrator.results.seed_failures import describe_failure
@@ -90,7 +89,7 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         objective=objective,
         measurements=measurements,
         provenance=record_configurations(state),
-        searched={key: get_domain_kind(state.spec.get("space", {}).get(key)) for key in list_searched_keys(state)},
+        searched=read_domain_kinds(state),
         design=read_design(state),
         rows=tuple(_rank_rows(rows, evaluations, state, objective)),
         bands=bands,

@@ -5,7 +5,8 @@ Keys of a sweep's provenance:
 - `confirms`, in a confirmation: name and specification hash of the sweep that it confirms, and of the root, the first
   sweep in the chain of confirmations
 - `continues`, in a sweep that trains members of another one for more steps: its folder, and the pack of each member
-- `imported`, in imported results: their source; the SHA-256 of their table is in `program`
+- `imported`, in imported results: their source, and whether their configurations were `drawn` at random; the SHA-256
+  of their table is in `program`
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command
 
 CONFIRMS, CONTINUES, IMPORTED = "confirms", "continues", "imported"
+DRAWN = "drawn"  # within `imported`
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.record.files.searched_values import list_searched_keys
+from orchestrator.record.state.lineage import DRAWN, IMPORTED
 from orchestrator.record.state.state import SweepState
 from orchestrator.statistics.effects.design import Design, Kind
 from search_spaces import Search
@@ -22,14 +24,26 @@ def read_design(state: SweepState) -> Design:
     }
     survivors = any(configuration.pruned_at is not None for configuration in state.configurations.values())
 
-    # With a single draw, or a list, configurations are not a random sample; only seeds are.
+    # With a single draw, or a list not said to be drawn, configurations are not a random sample; only seeds are.
     has_one_draw = len(grid) == len(domains) or (search.get("configurations") or 1) == 1
     kind: Kind = "grid_by_random" if count_grid_points(state.spec) > 1 else "random"
-    if search.get("sampler") == "listed" or (grid and has_one_draw):
+    is_fixed_list = search.get("sampler") == "listed" and not _was_drawn_elsewhere(state)
+    if is_fixed_list or (grid and has_one_draw):
         kind = "fixed"
     elif search.get("sampler") == "tpe":
         kind = "adaptive"
     return Design(kind=kind, draws=draws, grid=grid, survivors=survivors)
+
+
+def read_domain_kinds(state: SweepState) -> dict[str, str]:
+    """Return the kind of domain of every searched key, such as "grid"; "drawn" for values that were drawn elsewhere."""
+    space, listed_kind = state.spec.get("space", {}), DRAWN if _was_drawn_elsewhere(state) else "listed"
+    return {key: get_domain_kind(space[key]) if key in space else listed_kind for key in list_searched_keys(state)}
+
+
+def _was_drawn_elsewhere(state: SweepState) -> bool:
+    """Return whether the configurations are imported ones that were drawn at random."""
+    return bool(state.provenance.get(IMPORTED, {}).get(DRAWN))
 
 
 def map_draws(state: SweepState) -> dict[int, int]:
@@ -46,9 +60,7 @@ def map_draws(state: SweepState) -> dict[int, int]:
 
 
 def get_domain_kind(domain: Any) -> str:
-    """Return the kind of a resolved domain, such as "grid"; "listed" for None, a key of search.listed."""
-    if domain is None:
-        return "listed"
+    """Return the kind of a resolved domain, such as "grid"."""
     return next((kind for kind in DOMAINS if isinstance(domain, Mapping) and kind in domain), "choice")
 
 

@@ -7,6 +7,7 @@ import io
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from orchestrator.errors import SweepExists, UserError
 from orchestrator.record.files.curves import read_curves, write_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import describe_selection
+from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.make_summary import summarize
 
 Import = Callable[..., Sweep]
@@ -59,6 +61,18 @@ def test_curves_of_an_own_sweep_give_its_scores_ranks_and_medians(
         for configuration in SweepState.load(original_sweep.folder).configurations.values()
     ]
     assert [configuration.score for configuration in SweepState.load(again.folder).configurations.values()] == recorded
+
+
+def test_drawn_settings_have_the_effects_of_the_sweep_that_drew_them(
+    original_sweep: Sweep, table: Path, imported: Import
+):
+    def list_effects(sweep: Sweep) -> list[Any]:
+        effects = compute_score_effects(summarize(SweepState.load(sweep.folder)))
+        return [(replace(effect, key=effect.key.removeprefix("config."))) for effect in effects]
+
+    expected = [repr(effect) for effect in list_effects(original_sweep)]
+    assert [repr(effect) for effect in list_effects(imported(table, **SECTIONS, drawn=True))] == expected
+    assert {effect.unit for effect in list_effects(imported(table, **SECTIONS, name="chosen"))} == {"seeds"}
 
 
 def test_the_ledger_says_where_the_results_are_from(rows: pd.DataFrame, imported: Import, tmp_path: Path):
