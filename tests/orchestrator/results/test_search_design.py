@@ -54,7 +54,7 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     ends = (difference.median, difference.low, difference.high)
     assert difference.value == "pre" and ends == pytest.approx((0.1, 0.1, 0.1)) and norm.test == "sign test"
     notes = " ".join(list_effect_notes(result))
-    assert "Draws are counted" in notes and "By chance" in notes and "Kruskal" not in notes
+    assert "Draws are counted" in notes and "by chance" in notes and "Kruskal" not in notes
 
 
 def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
