@@ -31,6 +31,7 @@ from orchestrator.storage import ObjectStore
 from orchestrator.text.wording import format_command
 
 COPY_SECONDS = 1.0  # minimum pause between copies
+FILES_PER_HEARTBEAT = 16  # that a copy sends at once
 RETRY_SECONDS = 5.0  # time for which a copy retries a failed request; the last copy retries longer
 _log = logging.getLogger(__name__)
 
@@ -172,7 +173,10 @@ class MirroredLedger(Ledger):
         stats = {str(path.relative_to(self.folder)): path.stat() for path in self._list_files(everything)}
         changed = {name: (stat.st_mtime_ns, stat.st_size) for name, stat in stats.items()}
         changed = {name: stat for name, stat in changed.items() if self._sent_stats.get(name) != stat}
-        store.send(self.folder, [*(curves - self._copied_curve_names), *changed])
+        names = [*(curves - self._copied_curve_names), *changed]
+        for start in range(0, len(names), FILES_PER_HEARTBEAT):
+            store.send(self.folder, names[start : start + FILES_PER_HEARTBEAT])
+            driver_lock.beat()  # else a driver that waits would take this one for dead
         self._copied_curve_names |= curves
         self._sent_stats |= changed
 

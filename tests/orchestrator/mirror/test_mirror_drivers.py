@@ -4,13 +4,14 @@ import threading
 import time
 from functools import partial
 
+import numpy as np
 import pytest
 
 from orchestrator.errors import SweepLocked, TakenLedger
 from orchestrator.mirror import driver_lock
 from orchestrator.mirror.driver_lock import DriverLock
 from orchestrator.mirror.fetch import fetch_sweep
-from orchestrator.mirror.mirrored_ledger import create_ledger, open_ledger
+from orchestrator.mirror.mirrored_ledger import FILES_PER_HEARTBEAT, create_ledger, open_ledger
 from orchestrator.record.ledger.records import read_records
 from orchestrator.storage import ObjectStore
 from tests.orchestrator.mirror.machines import FIRST, copied_bytes
@@ -59,6 +60,30 @@ def test_a_driver_that_was_taken_over_while_it_ended_copies_nothing(machine, mon
         path.name for path in machine("a").bucket.rglob("*") if path.is_file() and there.get(path) != path.read_bytes()
     }
     assert changed == {"000001.json"}  # its own lock, which it released
+
+
+def test_the_heartbeat_continues_while_many_files_are_copied(machine, monkeypatch):
+    with machine("a") as folder:
+        ledger = create_ledger(folder, FIRST)
+        (folder / "figures").mkdir()
+        for number in range(3 * FILES_PER_HEARTBEAT):
+            (folder / "figures" / f"{number}.png").touch()
+        sent, counts = [0], list[int]()
+        send, beat = ObjectStore.send, ledger._driver_lock.beat
+
+        def count_sent(store, folder, names):
+            sent[0] += len(names)
+            send(store, folder, names)
+
+        def count_beat():
+            counts.append(sent[0])
+            beat()
+
+        monkeypatch.setattr(ObjectStore, "send", count_sent)
+        ledger._driver_lock.beat = count_beat
+        ledger.close()
+    assert sent[0] >= 3 * FILES_PER_HEARTBEAT
+    assert max(np.diff([*counts, sent[0]])) <= FILES_PER_HEARTBEAT
 
 
 def test_a_living_owner_is_not_taken_over_and_a_dead_one_is(machine, monkeypatch):
