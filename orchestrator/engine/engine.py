@@ -349,8 +349,7 @@ def count_equivalent_steps(member: MemberConfig) -> float:
     """Return the training steps of a member, plus its evaluations expressed in steps of the same cost."""
     steps = member.training.steps
     evaluation = member.evaluation
-    evaluations = math.ceil(steps / evaluation.every) if evaluation.every else 1
-    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * evaluations
+    rows = evaluation.samples * len(member.evaluated_lengths) * len(member.training.averages) * member.evaluation_count
     return steps + EVALUATED_ROW_COST * member.evaluation_passes * rows / member.training.batch_size
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -298,6 +299,12 @@ class MemberConfig(Settings):
     def evaluation_interval(self) -> int | None:
         """The steps between evaluations; None for a single evaluation at the end."""
         return self.evaluation.every
+
+    @property
+    def evaluation_count(self) -> int:
+        """The number of evaluations of a training to the last step."""
+        interval = self.evaluation.every
+        return math.ceil(self.training.steps / interval) if interval else 1
 
     @property
     def evaluation_passes(self) -> float:

@@ -138,9 +138,7 @@ def measure_seconds_per_step(member: MemberConfig, members: int, seconds: float)
     evaluation_seconds = members * (time.process_time() - start) / share
 
     # Spread the time of all evaluations over the steps.
-    steps = member.training.steps
-    interval = member.evaluation_interval
-    return seconds_per_step + evaluation_seconds * (-(-steps // interval) if interval else 1) / steps
+    return seconds_per_step + evaluation_seconds * member.evaluation_count / member.training.steps
 
 
 def _shrink_evaluation(member: MemberConfig) -> tuple[Pack, float]:
