@@ -263,9 +263,8 @@ def _list_module_files(module: str, root: Path, *, beside: bool) -> list[Path]:
         module_files = list(_list_package_files(root, top))
         files += module_files
         for path in module_files if beside else ():
-            tops_to_visit += [
-                name for name in _read_imports(path) if _has_module(root, name) or _is_namespace(root, name)
-            ]
+            imported_tops = {name.partition(".")[0] for name, level in read_imports(path) if level == 0}
+            tops_to_visit += [name for name in imported_tops if _has_module(root, name) or _is_namespace(root, name)]
     return sorted(files)
 
 
@@ -300,17 +299,21 @@ def _is_namespace(root: Path, top: str) -> bool:
     return module_spec is None or module_spec.origin is None
 
 
-def _read_imports(path: Path) -> Iterator[str]:
-    """Yield the top-level modules that a file imports; nothing for a syntax error, which its import will report."""
+def read_imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield (dotted name, level) of every import in a file; level 0 is absolute, 1 starts in the file's folder.
+
+    `from a import b` gives a.b, because b may be a module. Nothing for a syntax error, which running the file reports.
+    """
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module.partition(".")[0]
+            yield from ((alias.name, 0) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = [node.module] if node.module else []
+            yield from ((".".join([*module, alias.name]), node.level) for alias in node.names)
 
 
 def _is_below(module: ModuleType, root: Path) -> bool:

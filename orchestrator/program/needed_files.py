@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from orchestrator.code.user_code import read_imports
 
 
 def find_files(words: Sequence[str], folder: Path) -> list[Path]:
@@ -33,7 +34,7 @@ def find_files(words: Sequence[str], folder: Path) -> list[Path]:
             continue
         files.add(path)
         if path.suffix == ".py":
-            for name, level in _read_imports(path):
+            for name, level in read_imports(path):
                 # A relative import of level 1 starts in the folder of its file.
                 bases = path.parents[level - 1 : level] if level else [script_folder, folder]
                 modules = next(filter(None, (_find_module(base, name) for base in bases)), [])
@@ -60,22 +61,6 @@ def describe_uncopied(error: str, folder: Path, copy_folder: Path) -> str:
         candidates = [folder / file[1]]
     names = [path.relative_to(folder) for path in candidates if path.exists()]
     return f"; {names[0]} was not copied: list it in program.files, with all other files of the script" if names else ""
-
-
-def _read_imports(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield (dotted name, level) of every import in a file; level 0 is absolute, 1 starts in the file's folder."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # Python reports it better when it runs the file
-        return
-
-    # In `from a import b`, b may be a module, so search a.b; if b is a class, this finds the files of a alone.
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, 0) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = [node.module] if node.module else []
-            yield from ((".".join([*module, alias.name]), node.level) for alias in node.names)
 
 
 def _find_module(base: Path, name: str) -> list[Path]:
