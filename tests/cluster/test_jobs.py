@@ -137,6 +137,11 @@ def wait_for(holds: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+def authorize(head: Head) -> dict[str, str]:
+    """Return the headers of a request by somebody who has the token of the head."""
+    return {"Authorization": f"Bearer {head.token.read_text()}"}
+
+
 def ray(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
     """Run Ray's own command as somebody who has the token of the head."""
     command = [str(Path(sys.executable).with_name("ray")), *words]
@@ -204,16 +209,14 @@ def test_a_stopped_job_is_resumed_and_ends_with_the_same_curves(
     entrypoint = [sys.executable, "-m", "orchestrator", "run", str(file), "--name", "in a job"]
     entrypoint += options("resources.gpus=0.5", "resources.pack=2")
 
-    def submit() -> subprocess.CompletedProcess[str]:
-        command = f"{printed} --no-wait --working-dir . -- {shlex.join(entrypoint)}"
-        return subprocess.run(command, shell=True, cwd=ROOT, env=head.environment, capture_output=True, text=True)
-
     head.hold.touch()
-    started = submit()
-    assert started.returncode == 0, started.stdout + started.stderr
+    command = f"{printed} --no-wait --working-dir . -- {shlex.join(entrypoint)}"
+    started = subprocess.run(command, shell=True, cwd=ROOT, env=head.environment, capture_output=True, text=True)
+    assert "--submission-id quickstart " in printed and started.returncode == 0, started.stdout + started.stderr
     wait_for(lambda: len(records(folder, "evaluation")) == 2)
-    twice = submit()
-    assert twice.returncode != 0 and "quickstart" in twice.stdout + twice.stderr
+    asked = {"entrypoint": "true", "submission_id": "quickstart"}  # as the same command would ask once more
+    twice = requests.post(f"{head.address}/api/jobs/", json=asked, headers=authorize(head), timeout=30)
+    assert not twice.ok and "quickstart" in twice.text, twice.text
     assert [line.split()[1] for line in head.gpus.read_text().splitlines()] == ["GPU-5a"] * 3
     assert not records(folder, "attempt")
 
