@@ -10,7 +10,7 @@ from orchestrator.report.tables.configuration_tables import compute_median_of_ot
 from orchestrator.results.confirmation import make_label
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.seed_failures import format_steps
-from orchestrator.results.summary import Summary
+from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.text.wording import compact_value, format_number, group_errors, join_first_few, shorten_keys
 from search_spaces import ABSENT
@@ -22,6 +22,10 @@ FAILED_SEEDS = {  # by objective.failed_seeds
 }
 MAX_ERROR = 50  # characters of an error beside the number of failed seeds
 _EXIT_CODE = re.compile(r"^exit code -?\d+[^:]*: ")
+FAILURES: dict[str, Callable[[ConfigurationResult], int]] = {
+    "Crashed": lambda row: row.seeds_crashed,
+    "Diverged": lambda row: row.seeds_failed - row.seeds_crashed,
+}
 MAX_KEYS = 2  # hyperparameters named with the values that failed seeds share
 MAX_CHANCE = 0.05  # of all failed seeds among the seeds with a value, if seeds failed at random
 
@@ -56,31 +60,38 @@ def describe_failed_count(summary: Summary, *, with_error: bool = True) -> str:
 
 
 def describe_failures(summary: Summary, max_keys: int = MAX_KEYS) -> list[str]:
-    """Return a sentence on the values of hyperparameters that all failed seeds share; empty if there are none.
+    """Return sentences on the values of hyperparameters that all crashed, or all diverged, seeds share.
 
-    It has counts alone, because seeds of one configuration are not independent.
+    They have counts alone, because seeds of one configuration are not independent.
     """
-    failed = sum(row.seeds_failed for row in summary.rows)
-    if failed < 2:
-        return []
+    sentences = []
     names = shorten_keys(list(summary.searched))
-    splits = [(names[key], *split) for key in summary.searched if (split := _split_failures(summary, key))]
-    likely = sorted((inside.run, name, inside, outside) for name, inside, outside in splits)
-    texts = [
-        f"{inside.failed} of {inside.run} with {name} {inside.value}, 0 of {outside.run} {outside.value}"
-        for _, name, inside, outside in likely[:max_keys]
-    ]
-    return [f"Failed seeds: {'; '.join(texts)}."] if texts else []
+    for kind, count_failed in FAILURES.items():
+        if sum(map(count_failed, summary.rows)) < 2:
+            continue
+        splits = [
+            (names[key], *split) for key in summary.searched if (split := _split_failures(summary, key, count_failed))
+        ]
+        likely = sorted((inside.run, name, inside, outside) for name, inside, outside in splits)
+        texts = [
+            f"{inside.failed} of {inside.run} with {name} {inside.value}, 0 of {outside.run} {outside.value}"
+            for _, name, inside, outside in likely[:max_keys]
+        ]
+        sentences += [f"{kind} seeds: {'; '.join(texts)}."] if texts else []
+    return sentences
 
 
-def _split_failures(summary: Summary, key: str) -> tuple[_Share, _Share] | None:
+def _split_failures(
+    summary: Summary, key: str, count_failed: Callable[[ConfigurationResult], int]
+) -> tuple[_Share, _Share] | None:
     """Return the seeds with the values of a key at which seeds failed, and all others; None if chance may explain it.
 
-    Numeric values are split at the lowest or the highest value with a failed seed.
+    `count_failed` counts the failed seeds of a configuration. Numeric values are split at the lowest or the highest
+    value with a failed seed.
     """
     rows = [(get_searched_value(summary, row, key), row) for row in summary.rows if row.seeds_run]
     rows = [(value, row) for value, row in rows if value is not ABSENT]
-    failing = [value for value, row in rows if row.seeds_failed]
+    failing = [value for value, row in rows if count_failed(row)]
     if not failing:
         return None
 
@@ -99,7 +110,7 @@ def _split_failures(summary: Summary, key: str) -> tuple[_Share, _Share] | None:
     for is_inside, inside, outside in candidates:
         run_inside = sum(row.seeds_run for value, row in rows if is_inside(value))
         run_outside = sum(row.seeds_run for value, row in rows if not is_inside(value))
-        failed = sum(row.seeds_failed for _, row in rows)
+        failed = sum(count_failed(row) for _, row in rows)
         if math.comb(run_inside, failed) <= MAX_CHANCE * math.comb(run_inside + run_outside, failed):
             shares.append((_Share(inside, run_inside, failed), _Share(outside, run_outside, 0)))
     return min(shares, key=lambda share: share[0].run, default=None)

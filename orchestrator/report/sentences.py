@@ -109,10 +109,11 @@ def describe_status(summary: Summary, *, with_error: bool = True) -> str:
     pruned = sum(row.pruned_at is not None for row in summary.rows)
     stopped = f", {len(summary.stop_steps)} stopped early because they were good enough"
     early = stopped if summary.has_early_stops else ""
+    extended = " (extended)" if len(summary.state.specs) > 1 else ""  # a note says what this means for intervals
     ended = "has ended" if summary.seeds_run == 1 else "have ended"
     ran = ended if summary.status == "running" else "ran"
     return (
-        f"{STATES.get(summary.status, summary.status).capitalize()}: {count} with {summary.seeds_in_words}"
+        f"{STATES.get(summary.status, summary.status).capitalize()}: {count} with {summary.seeds_in_words}{extended}"
         + (f", {pruned} pruned" if pruned else "")
         + (f"; {format_count(summary.seeds_run, 'seed')} {ran}, {failed}{early}." if summary.seeds_run else "")
         + ("" if summary.seeds_run else "; no seed has ended.")

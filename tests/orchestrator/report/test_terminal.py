@@ -503,7 +503,24 @@ def test_values_that_failed_seeds_share_are_counted(tmp_path, synthetic_sweep, f
     values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(4)]
     failed = {(number, seed): 50 for number in failing for seed in (0, 2)}
     result = summarize(synthetic_sweep(tmp_path / "some", values, 4, noisy, failed))
-    assert [text.removeprefix("Failed seeds: ") for text in describe_failures(result)] == [f"{named}."] * bool(named)
+    assert [text.removeprefix("Diverged seeds: ") for text in describe_failures(result)] == [f"{named}."] * bool(named)
+
+
+def test_values_of_crashed_and_of_diverged_seeds_are_told_apart(tmp_path, synthetic_sweep):
+    """Seeds crash at the two highest of eight rates, and diverge at another norm: no value is shared by all failures."""
+    values = [
+        {"training.learning_rate": 0.001 * (1 + n), "model.norm": "none" if n in (1, 4) else "pre"} for n in range(8)
+    ]
+    diverged = {(number, seed): 50 for number in (1, 4) for seed in (0, 2)}
+    result = summarize(synthetic_sweep(tmp_path / "both", values, 4, noisy, diverged))
+    rows = [
+        replace(row, seeds_failed=3, seeds_crashed=3) if row.values["training.learning_rate"] > 0.0065 else row
+        for row in result.rows
+    ]
+    assert describe_failures(replace(result, rows=tuple(rows)), max_keys=1) == [
+        "Crashed seeds: 6 of 8 with lr from 0.007, 0 of 24 below.",
+        "Diverged seeds: 4 of 8 with norm none, 0 of 24 with other values.",
+    ]
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.1, -0.1])
