@@ -131,8 +131,8 @@ def random_numbers(device: str, size: Size) -> Iterator[Case]:
             )
         ]
         return {
-            "note": fused.state.failure,
-            "good": all(torch.equal(*pair) for pair in pairs) and fused.state.failure is None,
+            "note": fused.fused_state.failure,
+            "good": all(torch.equal(*pair) for pair in pairs) and fused.fused_state.failure is None,
         }
 
     draws = ((1001, 4, 1), (2**26, 4, 1), (4000, 1, 1), (1002, 4, 4))

@@ -18,13 +18,13 @@ from trainers.tensors.batch import Batch
 
 def find_declaration_problems(task: Task) -> Iterator[str]:
     """Yield contradictions between the declarations of a task."""
-    # Metrics and answers.
+    # A headline metric that no batch computes would be an empty chart.
     if unknown := set(task.headline) - set(task.metrics):
-        yield f"headline: {', '.join(sorted(unknown))} is not a metric; allowed: {', '.join(task.metrics)}"
+        yield f"headline: unknown metrics {', '.join(sorted(unknown))}; allowed: {', '.join(task.metrics)}"
     if task.samples_answers and task.passes <= 1:
         yield f"passes is {task.passes:g}, but sample_answers generates texts; allowed: more than 1"
 
-    # Lengths of training, of distributions and of stages.
+    # A trained length that is not evaluated has no curve, and a stage must be a length that training can draw.
     if mismatched := set(task.trained_lengths) - set(task.lengths):
         yield f"trained_lengths: {sorted(mismatched)} are not among `lengths`"
     lengths = {length for distribution in task.distributions for length in distribution.lengths}
@@ -33,7 +33,7 @@ def find_declaration_problems(task: Task) -> Iterator[str]:
     if mismatched := set(task.stages) - set(task.distributions[0].trained_lengths):
         yield f"stages: {sorted(mismatched)} are not among the trained lengths"
 
-    # Names of distributions.
+    # Metrics of a distribution are recorded under its name, so a repeated name would overwrite them.
     names = [distribution.name for distribution in task.distributions]
     if len({*names}) < len(names):
         yield f"distributions: names repeat: {', '.join(map(repr, names))}"
@@ -83,7 +83,7 @@ def find_draw_problems(task: Task, stages: Sequence[int] | None) -> Iterator[str
     two_seeds = draw_training_batches(task, [3, 5], stages)
     alone = draw_training_batches(task, [5], stages and stages[1:])
     if not are_equal_batches(two_seeds, draw_training_batches(task, [3, 5], stages)):
-        yield "the same stream gives another batch in a second call; allowed: random numbers from the stream alone"
+        yield "the batch differs between two calls with the same stream; draw every random number from the stream"
     if not are_equal_batches([batch.slice_seeds(1, 2) for batch in two_seeds], alone):
         yield f"the batch of a seed depends on the other seeds {'and stages ' if stages else ''}of the pack"
 
@@ -106,7 +106,7 @@ def find_row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterat
     if (widest := max((batch.tokens.shape[2] for batch in batches), default=0)) > task.positions:
         yield f"{kind} rows have up to {widest} tokens, but `positions` is {task.positions}"
 
-    # Lengths and groups.
+    # A length outside of its row has no answer to score; models may ignore groups that the task does not declare.
     for batch in batches:
         rows = batch.tokens.shape[:2]
         width = batch.tokens.shape[2]

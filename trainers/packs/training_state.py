@@ -78,8 +78,12 @@ class TrainingState:
     ) -> "TrainingState":
         """Return the state with `change` applied to every tensor (M, ...) and the same tensors of `others`."""
         states = (self, *others)
-        fields = [state._collect_tensor_fields() for state in states]
-        tensors = {name: change(*(table[name] for table in fields)) for name, value in fields[0].items() if value.dim()}
+        tensor_fields = [state._collect_tensor_fields() for state in states]
+        tensors = {
+            name: change(*(values[name] for values in tensor_fields))
+            for name, tensor in tensor_fields[0].items()
+            if tensor.dim()
+        }
         averages = tuple(
             tuple(map(change, *buffers)) for buffers in zip(*(state.averages for state in states), strict=True)
         )

@@ -73,7 +73,7 @@ class Randomized(Position):
     def find_new_member_problems(self) -> Iterator[Problem]:
         """Yield a problem if the base does not work at random positions."""
         if isinstance(self.base, Randomized | Upe):
-            message = f"{self.base.name} finds the multiplier by its positions, which would be random"
+            message = f"{self.base.name} needs the multiplier at the first positions, and random positions move it"
             if isinstance(self.base, Randomized):
                 message = "a randomized base has no effect: its longest and draw would not be read"
             allowed = "another encoding, such as rope"

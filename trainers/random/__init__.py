@@ -10,7 +10,7 @@ __all__ = ["STREAMS", "Stream", "enable_fused_draws", "philox4x32", "pop_warning
 
 def pop_warning() -> str | None:
     """Return a warning about slow random numbers that was not returned before in this process; None without one."""
-    for state in (c_library.state, fused.state):
+    for state in (c_library.library_state, fused.fused_state):
         if state.failure is not None and not state.is_reported:
             state.is_reported = True
             return state.failure

@@ -54,7 +54,7 @@ class _LibraryState:
     is_reported: bool = False
 
 
-state = _LibraryState()  # a plain object, because torch's compiler traces `is_available`
+library_state = _LibraryState()  # a plain object, because torch's compiler traces `is_available`
 
 
 def is_available() -> bool:
@@ -62,9 +62,9 @@ def is_available() -> bool:
 
     Nothing is loaded while torch compiles a program, because its compiler cannot trace the loading.
     """
-    if not state.is_tried and not torch.compiler.is_compiling():
+    if not library_state.is_tried and not torch.compiler.is_compiling():
         _load()
-    return state.library is not None
+    return library_state.library is not None
 
 
 def draw_words(seeds_S: Tensor, step: Tensor, stream: int, site: int, count: int, first: int, last: int) -> Tensor:
@@ -101,20 +101,20 @@ def argsort_smallest(words_SBN: Tensor, take: int) -> Tensor:
 
 def _get_library() -> ctypes.CDLL:
     """Return the loaded library."""
-    assert state.library is not None
-    return state.library
+    assert library_state.library is not None
+    return library_state.library
 
 
 def _load() -> None:
     """Load the library, or record why it cannot be used."""
     try:
-        state.library = _open_library()
+        library_state.library = _open_library()
     except (_UnusableError, OSError) as error:
-        state.failure = (
+        library_state.failure = (
             f"random numbers are drawn by torch, which is ten times slower but gives the same numbers: {error}; "
             "install cc, gcc or clang, or set $CC to a C compiler"
         )
-    state.is_tried = True
+    library_state.is_tried = True
 
 
 def _open_library() -> ctypes.CDLL:

@@ -29,7 +29,7 @@ def draw_words(
     if word_range is not None:
         draw = reference.draw_word_range
         arguments = (*arguments, word_range)
-    return fused.call_fused(draw, *arguments) if fused.is_enabled(seeds_S) else draw(*arguments)
+    return fused.call_fused(draw, *arguments) if fused.should_fuse(seeds_S) else draw(*arguments)
 
 
 def draw_prefixes(words_STB: Tensor, n: int) -> Tensor:

@@ -27,17 +27,17 @@ class _FusedState:
     is_reported: bool = False
 
 
-state = _FusedState()
+fused_state = _FusedState()
 
 
 def enable_fused_draws(enabled: bool = True) -> None:
     """Enable or disable fused draws in this process; after a failure they stay disabled."""
-    state.is_enabled = enabled and state.failure is None
+    fused_state.is_enabled = enabled and fused_state.failure is None
 
 
-def is_enabled(seeds: Tensor) -> bool:
-    """Return whether draws with these seeds are fused: on a GPU, outside of compiled programs."""
-    return state.is_enabled and seeds.device.type == "cuda" and not torch.compiler.is_compiling()
+def should_fuse(seeds: Tensor) -> bool:
+    """Return whether to fuse draws with these seeds: on a GPU, outside of compiled programs."""
+    return fused_state.is_enabled and seeds.device.type == "cuda" and not torch.compiler.is_compiling()
 
 
 def call_fused(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
@@ -49,11 +49,11 @@ def call_fused(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # any type: torch's compiler calls other compilers
-            return _disable(function, arguments, describe_briefly(error))
+            return _disable_and_draw(function, arguments, describe_briefly(error))
 
         # If this call has compiled a program, check it before its numbers are used.
         if _count_programs() != programs_before and not torch.equal(drawn, function(*arguments)):
-            return _disable(function, arguments, "the compiled kernels draw other numbers")
+            return _disable_and_draw(function, arguments, "the compiled kernels draw other numbers")
         return drawn
 
 
@@ -63,10 +63,10 @@ def _count_programs() -> int:
     return 0 if compiler is None else int(compiler.counters["stats"]["unique_graphs"])
 
 
-def _disable(function: Callable[..., Tensor], arguments: tuple[Any, ...], failure: str) -> Tensor:
+def _disable_and_draw(function: Callable[..., Tensor], arguments: tuple[Any, ...], failure: str) -> Tensor:
     """Disable fused draws, record why, and return the result of the reference."""
-    state.is_enabled = False
-    state.failure = (
+    fused_state.is_enabled = False
+    fused_state.failure = (
         f"random numbers are drawn without a fused kernel, which is slower but gives the same numbers: {failure}"
     )
     return function(*arguments)

@@ -35,7 +35,7 @@ def build_nested(field: Field[Any], value: Any) -> tuple[Any, list[Problem]]:
 
 def read_nested(field: Field[Any], value: Any) -> tuple[dict[str, ClassValues], list[Problem]]:
     """Return the classes and values of a nested field by label ("" for a field without labels), and its problems."""
-    # The three forms of YAML as one: plain values by label.
+    # YAML has three forms: one section, a label alone, or sections by label. Bring them to the last one.
     kind, labelled = field.metadata["kind"], field.metadata["labelled"]
     if value is None and field.default is None:
         return {}, []

@@ -50,32 +50,35 @@ def score_uniformity(logits_MVLB: Tensor, allowed_MVLB: Tensor) -> tuple[dict[st
     """
     # Allowed and other tokens are handled apart: a tiny mass of the others would vanish beside the allowed ones.
     other_MVLB = 1.0 - allowed_MVLB
-    largest, differences = subtract_largest(logits_MVLB, other_MVLB, dim=1)
+    largest_allowed, differences_allowed = subtract_largest(logits_MVLB, other_MVLB, dim=1)
     largest_other, differences_other = subtract_largest(logits_MVLB, allowed_MVLB, dim=1)
-    differences.mul_(allowed_MVLB)
+    differences_allowed.mul_(allowed_MVLB)
     count = allowed_MVLB.sum(dim=1, keepdim=True)
-    mean = differences.sum(dim=1, keepdim=True) / count
-    smallest = differences.amin(dim=1, keepdim=True)
+    mean = differences_allowed.sum(dim=1, keepdim=True) / count
+    smallest = differences_allowed.amin(dim=1, keepdim=True)
 
-    # Masses on both sides, relative to the largest token of each.
-    exp = weighted_exp_(differences, allowed_MVLB)
+    # log P(allowed) is the log-sigmoid of the difference between the log-sum-exps of both sides. Unlike the logarithm
+    # of a probability, it is exact for any mass.
+    exp_allowed = weighted_exp_(differences_allowed, allowed_MVLB)
     exp_other = weighted_exp_(differences_other, other_MVLB)
-    mass = exp.sum(dim=1, keepdim=True)
-    odds = largest - largest_other + torch.log(mass) - torch.log(exp_other.sum(dim=1, keepdim=True))
-    log_valid = functional.logsigmoid(odds)
-    log_invalid = functional.logsigmoid(-odds)
+    mass_allowed = exp_allowed.sum(dim=1, keepdim=True)
+    mass_other = exp_other.sum(dim=1, keepdim=True)
+    log_odds = largest_allowed - largest_other + torch.log(mass_allowed) - torch.log(mass_other)
+    log_valid = functional.logsigmoid(log_odds)
+    log_invalid = functional.logsigmoid(-log_odds)
     invalid = torch.exp(log_invalid)
-    share = torch.exp(log_valid) / mass
+    share = torch.exp(log_valid) / mass_allowed
 
-    # For distributions of equal mass, half the sum of absolute differences is the sum of the positive differences.
-    excess = (exp - 1.0 / (share * count)).clamp_min_(0.0).sum(dim=1, keepdim=True) * share
-    excess_within = (exp - mass / count).clamp_min_(0.0).sum(dim=1, keepdim=True) / mass
+    # For distributions of equal mass, half the sum of absolute differences is the sum of the positive differences. The
+    # probability of an allowed token is share * exp_allowed, its target 1 / count.
+    excess = (exp_allowed - 1.0 / (share * count)).clamp_min_(0.0).sum(dim=1, keepdim=True) * share
+    excess_within = (exp_allowed - mass_allowed / count).clamp_min_(0.0).sum(dim=1, keepdim=True) / mass_allowed
     scores = {
         "total_variation": invalid + excess,
         "invalid_mass": invalid,
-        "invalid_top1": (~(largest >= largest_other)).float(),  # 1 also where a logit is NaN
-        "kl": torch.log(mass / count) - mean - log_valid,
-        "margin": largest - largest_other + smallest,
+        "invalid_top1": (~(largest_allowed >= largest_other)).float(),  # 1 also where a logit is NaN
+        "kl": torch.log(mass_allowed / count) - mean - log_valid,
+        "margin": largest_allowed - largest_other + smallest,
         "valid_uniformity": excess_within,
     }
     rows = {name: value[:, 0].transpose(1, 2) for name, value in scores.items()}

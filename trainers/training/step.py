@@ -103,9 +103,13 @@ def _compute_task_loss(pack: Pack, logits: Tensor, batch: Batch) -> tuple[Tensor
 def _check_loss(name: str, loss: tuple[Tensor, Tensor], members: int) -> tuple[Tensor, Tensor]:
     """Return `loss`. Raises ValueError unless it is a sum and a weight for every member, (M,) each."""
     # A tensor (2,) could be unpacked, too, and a number has no shape.
-    shapes = [getattr(part, "shape", None) for part in loss] if isinstance(loss, tuple) else []
+    parts = loss if isinstance(loss, tuple) else ()
+    shapes = [tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__ for part in parts]
     if shapes != [(members,), (members,)]:
-        raise ValueError(f"{name} must return a tuple of a sum and its weight, each of shape (members,)")
+        raise ValueError(
+            f"{name} must return a tuple of a sum and its weight, each of shape ({members},), an entry per member; got "
+            f"{', '.join(map(str, shapes)) or type(loss).__name__}"
+        )
     return loss
 
 
@@ -170,14 +174,6 @@ def compute_gradients(
     return gradient / divisor_M[:, None], loss_M / divisor_M
 
 
-def compute_clipped_gradients(
-    pack: Pack, theta: Tensor, batches: Sequence[Batch], step: Tensor, averages: Averages
-) -> tuple[Tensor, Tensor]:
-    """Return gradient and loss of `compute_gradients`, the gradient clipped to `training.clip` if that is set."""
-    gradient, loss_M = compute_gradients(pack, theta, batches, step, averages)
-    return clip_gradient(gradient, pack.hyperparameters["clip"]) if "clip" in pack.hyperparameters else gradient, loss_M
-
-
 def _replace_zero_weights(weight_M: Tensor) -> Tensor:
     """Return the weights, with 1 for a weight of 0: a member without counted targets has loss and gradient 0."""
     return torch.where(weight_M == 0, 1.0, weight_M)
@@ -213,20 +209,27 @@ def train_step(pack: Pack, state: TrainingState, batches: Sequence[Batch]) -> No
 
     A member is frozen if it has stopped, or if its loss, weights or optimizer state are not finite.
     """
-    # An optimizer may need further gradients, so it also gets a function that computes them.
     step = state.step + 1
-    gradient, loss_M = compute_clipped_gradients(pack, state.theta, batches, step, state.averages)
+
+    def compute_clipped_gradient(theta: Tensor) -> tuple[Tensor, Tensor]:
+        gradient, loss_M = compute_gradients(pack, theta, batches, step, state.averages)
+        clip = pack.hyperparameters.get("clip")
+        return gradient if clip is None else clip_gradient(gradient, clip), loss_M
+
+    # An optimizer may need further gradients, so it also gets a function that computes them.
+    gradient, loss_M = compute_clipped_gradient(state.theta)
     update_inputs = Update(
         theta=state.theta,
         gradient=gradient,
         state=state.optimizer,
         step=step,
+        # The schedule is shared by the pack; each member has its own learning rate.
         rate=pack.hyperparameters["learning_rate"] * pack.schedule.factor(step, pack.training.steps),
         hyperparameters={**pack.hyperparameters, **pack.optimizer_hyperparameters},
         layout=pack.layout,
         decay_mask=pack.decay_mask,
         seeds_M=pack.compiled_seeds_S[pack.compiled_seed_index_M] if torch.compiler.is_compiling() else pack.seeds_M,
-        compute_gradient=lambda theta: compute_clipped_gradients(pack, theta, batches, step, state.averages)[0],
+        compute_gradient=lambda theta: compute_clipped_gradient(theta)[0],
     )
     theta, updates = pack.optimizer.update(update_inputs)
     # Checkpoints and compiled programs depend on these names.

@@ -21,7 +21,7 @@ PROGRAM = fused._compile_draw
 @pytest.fixture(autouse=True)
 def without_kernels(monkeypatch):
     monkeypatch.setattr(fused, "_compile_draw", lambda function: PROGRAM(function, "eager"))
-    monkeypatch.setattr(fused, "state", fused._FusedState())
+    monkeypatch.setattr(fused, "fused_state", fused._FusedState())
 
 
 @pytest.mark.slow
@@ -63,7 +63,7 @@ def test_where_no_kernel_can_be_made_the_reference_draws_and_it_is_said_once(mon
     assert str(pop_warning()).endswith("RuntimeError: no C compiler")
     assert pop_warning() is None
     fused.enable_fused_draws()
-    assert not fused.state.is_enabled
+    assert not fused.fused_state.is_enabled
 
 
 @pytest.mark.slow
@@ -81,8 +81,8 @@ def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
     for count in (17, 19, 20, 24):
         drawn = torch.tensor([3, 4]), torch.tensor(5), 2, 9, count
         assert torch.equal(fused.call_fused(reference.draw_words, *drawn), reference.draw_words(*drawn))
-        assert fused.state.is_enabled is (count < 20 and not every)
-        if not fused.state.is_enabled:
+        assert fused.fused_state.is_enabled is (count < 20 and not every)
+        if not fused.fused_state.is_enabled:
             break
     assert "other numbers" in str(pop_warning())
 
@@ -90,16 +90,16 @@ def test_kernels_that_draw_other_numbers_are_not_used(monkeypatch, every):
 def test_draws_are_fused_on_a_gpu_once_that_is_asked_for(monkeypatch):
     seeds = torch.tensor([3])
     there = SimpleNamespace(device=torch.device("cuda"))
-    assert not fused.is_enabled(there)
+    assert not fused.should_fuse(there)
     fused.enable_fused_draws()
-    assert fused.is_enabled(there)
+    assert fused.should_fuse(there)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert not fused.is_enabled(there)
+    assert not fused.should_fuse(there)
     monkeypatch.undo()
 
     asked = []
     monkeypatch.setattr(draws, "_uses_library", lambda given: False)
-    monkeypatch.setattr(fused, "is_enabled", lambda given: True)
+    monkeypatch.setattr(fused, "should_fuse", lambda given: True)
     monkeypatch.setattr(fused, "call_fused", lambda draw, *drawn: asked.append((draw.__name__, *drawn[2:])))
     draws.draw_words(seeds, torch.tensor(5), 2, 7, 17, None)
     draws.draw_words(seeds, torch.tensor(5), 2, 7, 17, (3, 9))
@@ -132,4 +132,4 @@ def test_memory_that_runs_out_is_no_reason_to_go_on_without_kernels(monkeypatch)
 
 def test_a_cpu_has_its_own_draws():
     fused.enable_fused_draws()
-    assert not fused.is_enabled(torch.tensor([3])) and fused.is_enabled(torch.empty(1, device="meta")) is False
+    assert not fused.should_fuse(torch.tensor([3])) and fused.should_fuse(torch.empty(1, device="meta")) is False

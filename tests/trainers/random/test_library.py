@@ -113,7 +113,9 @@ def test_without_a_compiler_the_torch_code_draws_the_same_and_says_what_is_lost(
 
 
 def test_a_run_says_once_that_there_is_no_library(member, recorder, monkeypatch) -> None:
-    monkeypatch.setattr(c_library, "state", c_library._LibraryState(is_tried=True, failure="no C compiler was found"))
+    monkeypatch.setattr(
+        c_library, "library_state", c_library._LibraryState(is_tried=True, failure="no C compiler was found")
+    )
     for _ in range(2):
         train([member()], recorder)
     assert len(recorder.notices) == 1 and "no C compiler was found" in recorder.notices[0]
@@ -142,9 +144,11 @@ def test_without_any_home_it_is_made_for_the_process(tmp_path, monkeypatch) -> N
 @pytest.mark.parametrize("command", ['cc "', "sh -c 'printf \\\\344 >&2; exit 1'"], ids=["no command", "other letters"])
 def test_what_cannot_be_read_of_a_compiler_is_no_crash(command, monkeypatch) -> None:
     monkeypatch.setenv("CC", command)
-    monkeypatch.setattr(c_library, "state", c_library._LibraryState())
+    monkeypatch.setattr(c_library, "library_state", c_library._LibraryState())
     assert not c_library.is_available()
-    assert "is not a command" in str(c_library.state.failure) or "cannot compile" in str(c_library.state.failure)
+    assert "is not a command" in str(c_library.library_state.failure) or "cannot compile" in str(
+        c_library.library_state.failure
+    )
 
 
 def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path, drawn) -> None:
