@@ -91,10 +91,12 @@ def test_a_and_b_are_seen_in_greyscale_where_one_lies_on_the_other(media, tab, t
     tab.call("Emulation.setEmulatedMedia", media=media)
     if media == "print":
         tab.read("dispatchEvent(new Event('beforeprint'))")
-    tab.screenshot(tmp_path / "page.png")
     box = "(b => [b.left + scrollX, b.top + scrollY, b.width, b.height])"
     median = "document.querySelector('#curves .median').getBoundingClientRect()"
-    left, top, width, height = map(round, tab.read(f"{box}({median})"))
+    place: list[float] | None = None
+    while place != (place := tab.read(f"{box}({median})")):  # drawn anew while the screenshot was taken
+        tab.screenshot(tmp_path / "page.png")
+    left, top, width, height = map(round, place)
     tab.call("Emulation.setEmulatedMedia", media="")
     with Image.open(tmp_path / "page.png") as image:
         grey = np.asarray(image.convert("L").crop((left + 10, top - 6, left + width - 10, top + height + 6)), dtype=int)

@@ -507,7 +507,7 @@ def test_values_that_failed_seeds_share_are_counted(tmp_path, synthetic_sweep, f
 
 
 def test_values_of_crashed_and_of_diverged_seeds_are_told_apart(tmp_path, synthetic_sweep):
-    """Seeds crash at the two highest of eight rates, and diverge at another norm: no value is shared by all failures."""
+    """Seeds crash at the two highest of eight rates and diverge with a norm: all failures share no value."""
     values = [
         {"training.learning_rate": 0.001 * (1 + n), "model.norm": "none" if n in (1, 4) else "pre"} for n in range(8)
     ]
