@@ -81,6 +81,9 @@ def compute_partial_effects(
 
     # One regression over all columns holds the other keys fixed.
     sample = score_units(scored, scores, design) if drawn_names else []
+    if len(sample) < 2:  # every column would be constant
+        reasons |= dict.fromkeys(common_names, describe_too_few(len(sample), design.unit))
+        common_names = []
     columns: dict[Column, Floats] = {}
     for name in common_names:
         key_columns = _make_columns([scored[config_id][name] for config_id, _ in sample])

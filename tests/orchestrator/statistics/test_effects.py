@@ -352,3 +352,12 @@ def test_least_squares_are_those_of_statsmodels(seed: int, n: int, count: int) -
     for ours, theirs in zip([coefficients, low, high, p], expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
     assert squares == pytest.approx(fit.ssr, rel=1e-12)
+
+
+@pytest.mark.parametrize("scored", [0, 1, 2])
+def test_values_that_differ_are_not_constant_with_few_scores(scored: int) -> None:
+    values = {"a": {"rate": 1, "width": 3, "depth": 2}, "b": {"rate": 2, "width": 5, "depth": 2}}
+    scores = dict(list({"a": 1.0, "b": 2.0}.items())[:scored])
+    partial = compute_partial_effects(values, scores)
+    assert [key for key, effect in partial.items() if effect.reason == "constant"] == (["depth"] if scored == 2 else [])
+    assert all(effect.reason and effect.n == scored and not effect.slopes for effect in partial.values())
