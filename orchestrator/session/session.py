@@ -97,8 +97,11 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
     """
     # A signal while the ledger is opened is held until `Session.read_state`, which can record the interruption.
     with Interrupts() as interrupts, ExitStack() as exit_stack:
+        ledger: Ledger | None = None
         with suppress(KeyboardInterrupt), interrupts.hold_signals():
             ledger = exit_stack.enter_context(open_ledger())
+        if ledger is None:  # the signal came before signals were held
+            raise KeyboardInterrupt
         session = Session(ledger=ledger, console=console, interrupts=interrupts, notifier=WebhookNotifier(notify))
         reason = ""
 

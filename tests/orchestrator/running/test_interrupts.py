@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.interrupts import Interrupts
+from orchestrator.session.session import open_session
 from tests.orchestrator.running.ledgers import records, wait_for
 
 PROGRAM = """
@@ -138,3 +140,16 @@ def test_a_signal_waits_for_the_record_that_is_being_written():
             done.append("end")
         with pytest.raises(KeyboardInterrupt):
             interrupts.raise_if_interrupted()
+
+
+def test_a_signal_just_before_signals_are_held_opens_no_ledger(monkeypatch):
+    hold_signals, opened = Interrupts.hold_signals, []
+
+    def signalled(interrupts: Interrupts) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return hold_signals(interrupts)
+
+    monkeypatch.setattr(Interrupts, "hold_signals", signalled)
+    with pytest.raises(KeyboardInterrupt), open_session(lambda: opened.append("ledger"), Console()):
+        opened.append("session")
+    assert opened == []
