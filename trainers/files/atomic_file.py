@@ -42,6 +42,11 @@ def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | m
                 os.fsync(descriptor)
         for path, temporary in written.items():
             temporary.replace(path)
+
+        # Sync the folder, so that the new names survive a crash.
+        path = folder
+        with _open_descriptor(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+            os.fsync(descriptor)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename is None:  # for example on a full disk
             error.filename = str(path)
@@ -49,10 +54,6 @@ def write_all_atomic(folder: Path, files: Iterable[tuple[str, Iterable[bytes | m
             with contextlib.suppress(OSError):
                 temporary.unlink()
         raise
-
-    # Sync the folder, so that the new names survive a crash.
-    with _open_descriptor(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-        os.fsync(descriptor)
 
 
 @contextlib.contextmanager

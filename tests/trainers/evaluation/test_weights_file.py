@@ -1,8 +1,10 @@
 """Final weights in files: they give the reported metrics again, appear whole or not at all, and damage is named."""
 
+import errno
 import hashlib
 import json
 import os
+import stat
 
 import numpy as np
 import pytest
@@ -139,6 +141,20 @@ def test_a_full_disk_leaves_nothing_and_names_the_file(member, tmp_path, monkeyp
     with pytest.raises(WeightsError, match=rf"{tmp_path}/0123456789ab-0-.*No space left"):
         write_one(tmp_path, NAME, member(), 1, {"raw": {"a": np.ones(3)}})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_synced_is_named(member, tmp_path, monkeypatch) -> None:
+    sync = os.fsync
+
+    def sync_files_only(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_files_only)
+    with pytest.raises(WeightsError, match=rf"{tmp_path}: ") as caught:
+        write_one(tmp_path, NAME, member(), 7, {"raw": {"b": np.zeros(2, np.float32)}})
+    assert isinstance(caught.value.__cause__, OSError) and caught.value.__cause__.errno == errno.EINVAL
 
 
 def test_a_file_that_is_there_is_not_touched_by_other_weights(member, tmp_path) -> None:
