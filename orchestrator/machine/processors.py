@@ -28,6 +28,8 @@ def read_gpu_memories() -> list[float]:
     # Unlike torch, nvidia-smi uses no GPU memory, but it cannot query MIG parts.
     selection = () if visible is None else (f"--id={visible}",)
     try:
+        if visible is not None and _may_number_differently(visible):
+            return _query_torch()
         lines = _run_command((*_NVIDIA_SMI, *selection)).splitlines()  # raises for MIG parts
         cards = [line.split(",") for line in lines]
         if not any(mode.strip() == "Enabled" for _, mode in cards):  # otherwise this is not the memory of the part
@@ -82,6 +84,15 @@ def free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def _may_number_differently(visible: str) -> bool:
+    """Return whether CUDA and nvidia-smi may mean different cards by a number. Raises like `_run_command`."""
+    # CUDA's first card is the fastest, unless told otherwise; nvidia-smi's is the first on the PCI bus.
+    has_numbers = any(name.strip().isdecimal() for name in visible.split(","))
+    if not has_numbers or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+        return False
+    return len(set(_run_command(_NVIDIA_SMI).splitlines())) > 1
 
 
 def _query_torch() -> list[float]:

@@ -74,10 +74,30 @@ def test_what_torch_is_asked_can_be_asked():
 @pytest.mark.parametrize(("visible", "asked"), [("1", "--id=1"), ("GPU-5a,GPU-7c", "--id=GPU-5a,GPU-7c"), (None, "")])
 def test_only_gpus_that_may_be_used_are_asked(says, tmp_path, monkeypatch, visible, asked):
     says(TWO)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert len(read_gpu_memories()) == 2 and (tmp_path / "asked").read_text().strip().endswith(asked or "nounits")
+
+
+@pytest.mark.parametrize(
+    ("visible", "text", "order", "memories"),
+    [
+        ("1", TWO, "", [9.0]),
+        ("1", TWO, "PCI_BUS_ID", [80 * GIB, 40 * GIB]),
+        ("1", "81920, Disabled\\n81920, Disabled\\n", "", [80 * GIB, 80 * GIB]),
+        ("GPU-5a,GPU-7c", TWO, "", [80 * GIB, 40 * GIB]),
+    ],
+)
+def test_torch_is_asked_for_numbers_of_unequal_cards(says, monkeypatch, visible, text, order, memories):
+    """CUDA counts the fastest card first, nvidia-smi by the PCI bus; this nvidia-smi prints all for every selection."""
+    says(text)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(processors, "_TORCH_SCRIPT", "print(9)")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+    assert read_gpu_memories() == memories
 
 
 @pytest.mark.parametrize("visible", ["", "-1"])
