@@ -101,6 +101,10 @@ def draw_training_batches(task: Task, seeds: Sequence[int], stages: Sequence[int
 
 def find_row_problems(task: Task, kind: str, batches: Sequence[Batch]) -> Iterator[str]:
     """Yield problems of rows whose tokens, widths, lengths or groups contradict the task's declarations."""
+    # The extremes below do not exist for empty tensors.
+    if any(0 in batch.tokens.shape for batch in batches):
+        yield f"{kind} batches have no rows or no tokens"
+        return
     if any(int(batch.tokens.max()) >= task.inputs or int(batch.tokens.min()) < 0 for batch in batches):
         yield f"{kind} tokens are not in 0..{task.inputs - 1}; `inputs` is {task.inputs}"
     if (widest := max((batch.tokens.shape[2] for batch in batches), default=0)) > task.positions:

@@ -51,6 +51,19 @@ def test_two_draws_at_one_site_are_named() -> None:
     assert not [problem for problem in check_task(Last()) if "site" in problem]
 
 
+class Rowless(Last):
+    """Has no row of its longest length."""
+
+    def evaluation_batches(self, stream: Stream, samples: int, lengths: tuple[int, ...]) -> Iterator[EvaluationBatch]:
+        for length in lengths:
+            rows = samples if length < max(lengths) else 0
+            yield EvaluationBatch(self.batch_of(stream.integers(length, (rows, length), TOKENS)), (length,))
+
+
+def test_evaluation_batches_without_rows_are_named() -> None:
+    assert check_task(Rowless()) == ["test batches have no rows or no tokens"]
+
+
 def test_losses_without_their_weight_are_no_pair_of_members(pack) -> None:
     """Two members' mean losses unpack like a sum and a weight: each member would train on their ratio."""
 
