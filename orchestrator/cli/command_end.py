@@ -9,19 +9,19 @@ from orchestrator.running.driving.interrupts import INTERRUPTED_EXIT_CODE
 DEBUG_VARIABLE = "LENGTHWISE_DEBUG"
 
 
-def report_end(end: BaseException) -> int:
+def report_end(exception: BaseException) -> int:
     """Print why a command ended, an expected error as one message on stderr without a traceback; return its exit code.
 
     Commands end with SystemExit, or with any exception: the user's code may raise anything.
     """
-    if _is_interrupt(end):
+    if _is_interrupt(exception):
         sys.stderr.write("interrupted\n")
         return INTERRUPTED_EXIT_CODE
-    if isinstance(end, SystemExit):
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    if isinstance(exception, SystemExit):
+        code = exception.code if isinstance(exception.code, int) else int(exception.code is not None)
     else:
-        _print_error(end)
-        code = choose_exit_code(end)
+        _print_error(exception)
+        code = choose_exit_code(exception)
 
     # Output that could not be written is a failure, too.
     from orchestrator.text.consoles import LenientOutput  # imports rich
@@ -35,13 +35,16 @@ def choose_exit_code(error: BaseException) -> int:
     from orchestrator.errors import LengthwiseError
     from search_spaces import SweepFileError
 
-    return error.exit_code if isinstance(error, LengthwiseError) else 2 if isinstance(error, SweepFileError) else 1
+    if isinstance(error, LengthwiseError):
+        return error.exit_code
+    return 2 if isinstance(error, SweepFileError) else 1
 
 
-def _is_interrupt(end: BaseException) -> bool:
+def _is_interrupt(exception: BaseException) -> bool:
     """Return whether a signal ended a command: KeyboardInterrupt, or the SystemExit that typer makes of it."""
-    typer_cause = end.__context__.__cause__ if isinstance(end, SystemExit) and end.__context__ is not None else None
-    return isinstance(end, KeyboardInterrupt) or isinstance(typer_cause, KeyboardInterrupt)
+    if isinstance(exception, SystemExit) and exception.__context__ is not None:
+        return isinstance(exception.__context__.__cause__, KeyboardInterrupt)
+    return isinstance(exception, KeyboardInterrupt)
 
 
 def _print_error(error: BaseException) -> None:

@@ -31,7 +31,7 @@ AXES_SHARE = 0.8
 CHARACTER_INCHES = 0.065
 FONT_SIZES = (8, 6)  # of the names of groups; CHARACTER_INCHES is of the first
 
-_FIRST_ABOVE, _FIRST_BELOW = (2.4, 5.0), (4.0, 3.5)  # width and order of the first of several lines
+_TOP_LINE, _BOTTOM_LINE = (2.4, 5.0), (4.0, 3.5)  # width and order of the first line, above or below the others
 
 SOLID: tuple[tuple[Any, str], ...] = (("-", "o"),)
 DISTINCT_IN_GREY: tuple[tuple[Any, str], ...] = (  # a style for each color of PALETTE
@@ -69,9 +69,9 @@ def plot_configurations(
         if row.config_id in bands:
             color = PALETTE[rank % len(PALETTE)]
             style, marker = styles[rank % len(styles)]
-            width, order = _FIRST_BELOW if len(styles) > 1 else _FIRST_ABOVE
-            shape = {"linewidth": width if rank == 0 else 1.6, "zorder": order if rank == 0 else 4}
-            line = draw_band(axes, bands[row.config_id], color, linestyle=style, marker=marker, **shape)
+            width, order = _BOTTOM_LINE if len(styles) > 1 else _TOP_LINE
+            line_style = {"linewidth": width if rank == 0 else 1.6, "zorder": order if rank == 0 else 4}
+            line = draw_band(axes, bands[row.config_id], color, linestyle=style, marker=marker, **line_style)
             lines.insert(0, line)
             if crosses:
                 mark_unreached(axes, bands[row.config_id], color)
@@ -90,21 +90,23 @@ def get_finite_line(band: Band) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, A
     return np.array(band.lengths), mask_infinite(band.median)
 
 
-def draw_band(axes: Axes, band: Band, color: str, **shape: Any) -> Line2D:
+def draw_band(axes: Axes, band: Band, color: str, **line_style: Any) -> Line2D:
     """Draw the median of a configuration, its quartiles as a band, its seeds as thin lines; return the median line.
 
-    `shape` is that of the median line, such as linewidth and zorder.
+    `line_style` are options of the median line, such as linewidth and zorder.
     """
-    # Infinite quartiles are cut off at the finite values.
+    # Thin lines of the seeds lie below the band.
     lengths, median = get_finite_line(band)
     for values in band.curves_by_seed.values():
         axes.plot(lengths, values, color=color, linewidth=0.5, alpha=0.25, zorder=2)
+
+    # Infinite quartiles are cut off at the finite values.
     low, high = np.array(band.q25, dtype=float), np.array(band.q75, dtype=float)
     finite = [value for value in (*band.q25, *band.median, *band.q75) if math.isfinite(value)] or [0.0]
     low, high = (np.clip(edge, min(finite), max(finite)) for edge in (low, high))
     axes.fill_between(lengths, low, high, color=color, alpha=0.16, linewidth=0, zorder=3)
 
-    (line,) = axes.plot(lengths, median, color=color, markersize=3, **shape)
+    (line,) = axes.plot(lengths, median, color=color, markersize=3, **line_style)
     return line
 
 

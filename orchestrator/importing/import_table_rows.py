@@ -120,15 +120,10 @@ def import_table_rows(
     Raises UserError for invalid rows, SweepFileError for an invalid name, SweepExists if the folder already holds a
     sweep, before anything is written.
     """
-    # Refuse names that the rows do not have, then choose what decides: metric, average, members and lengths.
     results = check_rows(rows, columns=columns, seed_column=seed_column, step=step)
-    averages = () if options.average is None else (options.average,)
-    for kind, names, allowed in (
-        ("metric", options.directions, results.metrics),
-        ("average", averages, results.averages),
-    ):
-        if unknown := [name for name in names if name not in allowed]:
-            raise UserError(f"--{kind} {unknown[0]}: not in {results.source}; allowed: {', '.join(allowed)}")
+    _refuse_unknown_names(options, results)
+
+    # Choose what decides the comparison: metric, average, members and lengths.
     metric = next(iter(options.directions))
     average = _choose_average(results, options)
     members = group_members(results, metric, average, missing)
@@ -175,6 +170,17 @@ def import_table_rows(
     status_text = f"{describe_end_status(state)}: {state.end_message}"
     say(console, f"{status_text}; draw the report with: {format_command('report', folder)}")
     return Outcome(folder=folder, status=str(state.end_status), exit_code=0)
+
+
+def _refuse_unknown_names(options: ImportOptions, results: Results) -> None:
+    """Raise UserError for a chosen metric or average that the results do not have."""
+    averages = () if options.average is None else (options.average,)
+    for option, names, allowed in (
+        ("--metric", options.directions, results.metrics),
+        ("--average", averages, results.averages),
+    ):
+        if unknown := [name for name in names if name not in allowed]:
+            raise UserError(f"{option} {unknown[0]}: not in {results.source}; allowed: {', '.join(allowed)}")
 
 
 def _choose_average(results: Results, options: ImportOptions) -> str:

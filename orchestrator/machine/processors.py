@@ -32,7 +32,7 @@ def read_gpu_memories() -> list[float]:
             return _query_torch()
         lines = _run_command((*_NVIDIA_SMI, *selection)).splitlines()  # raises for MIG parts
         cards = [line.split(",") for line in lines]
-        if not any(mode.strip() == "Enabled" for _, mode in cards):  # otherwise this is not the memory of the part
+        if not any(mode.strip() == "Enabled" for _, mode in cards):  # a MIG part has less than memory.total
             return [float(memory) * 2**20 for memory, _ in cards]
     except (OSError, ValueError, subprocess.SubprocessError):
         pass
@@ -46,34 +46,37 @@ def list_mig_parts() -> list[str]:
     ]
 
 
-def compute_smallest_share(memories: list[float], gpus: float) -> float:
-    """Return the bytes that a pack with `gpus` GPUs, or a share of one, may use on the smallest of these GPUs."""
-    return min(memories, default=ASSUMED_BYTES) * min(1.0, gpus)
+def compute_smallest_share(memories: list[float], gpus_per_pack: float) -> float:
+    """Return the bytes that a pack may use on the smallest of these GPUs; a share of one has its share of memory."""
+    return min(memories, default=ASSUMED_BYTES) * min(1.0, gpus_per_pack)
 
 
-def count_gpu_packs(available: float, gpus: float) -> int:
-    """Return the number of packs with `gpus` GPUs each that fit on `available` GPUs; a share is always on one GPU."""
+def count_gpu_packs(available: float, gpus_per_pack: float) -> int:
+    """Return the number of packs that fit on `available` GPUs; a share is always on one GPU."""
     # 1e-9 allows for the rounding of shares such as 1/3.
-    return int(available + 1e-9) * int(1 / gpus + 1e-9) if gpus < 1 else int(available / gpus + 1e-9)
+    if gpus_per_pack < 1:
+        return int(available + 1e-9) * int(1 / gpus_per_pack + 1e-9)
+    return int(available / gpus_per_pack + 1e-9)
 
 
-def list_gpu_slots(gpus: float) -> list[str]:
-    """Return CUDA_VISIBLE_DEVICES for each simultaneous pack with `gpus` GPUs on this machine.
+def list_gpu_slots(gpus_per_pack: float) -> list[str]:
+    """Return CUDA_VISIBLE_DEVICES for each simultaneous pack on this machine.
 
     Example with two GPUs: 0.5 -> ["0", "1", "0", "1"]; 2 -> ["0,1"].
     """
+    # CUDA_VISIBLE_DEVICES may name more devices than this machine has.
     count, visible = len(read_gpu_memories()), os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [name.strip() for name in visible.split(",")][:count] if visible else list(map(str, range(count)))
-    size = max(1, int(gpus))
+    size = max(1, int(gpus_per_pack))
     slots = [",".join(names[first : first + size]) for first in range(0, count - size + 1, size)]
-    return slots * int(1 / gpus + 1e-9) if gpus < 1 else slots
+    return slots * int(1 / gpus_per_pack + 1e-9) if gpus_per_pack < 1 else slots
 
 
-def limit_gpu_memory(gpus: float) -> None:
+def limit_gpu_memory(gpus_per_pack: float) -> None:
     """Limit torch's GPU memory in this process to the share of a pack, if packs share a GPU."""
     import torch
 
-    torch.cuda.set_per_process_memory_fraction(ALLOCATOR_SHARE * gpus if gpus < 1 else 1.0)
+    torch.cuda.set_per_process_memory_fraction(ALLOCATOR_SHARE * gpus_per_pack if gpus_per_pack < 1 else 1.0)
 
 
 def free_memory() -> None:

@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from trainers.evaluation.stored import StoredCurves  # imports torch
     from trainers.tasks.task import Task
 
-OPTIONS = {"evaluation.lengths": "--lengths", "evaluation.samples": "--samples", "task": "--task "}
-HINT = "longer inputs may need other settings of the task: --task KEY=VALUE (for the keys: lengthwise list task)"
+OPTION_BY_KEY = {"evaluation.lengths": "--lengths", "evaluation.samples": "--samples", "task": "--task "}
+LONGER_INPUTS_HINT = (
+    "longer inputs may need other settings of the task: --task KEY=VALUE (for the keys: lengthwise list task)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +95,8 @@ def evaluate_later(
     # Evaluate all requests before any record is written, so that a failure leaves the sweep as it was.
     if new_requests := [request for request in requests if not _is_recorded(state, request)]:
         with open_ledger(folder) as ledger:  # also locks out drivers
-            for request, (curves, environment) in [(request, _run_request(state, request)) for request in new_requests]:
+            results = [_run_request(state, request) for request in new_requests]
+            for request, (curves, environment) in zip(new_requests, results, strict=True):
                 members = [(request.configuration.config_id, seed) for seed in request.members]
                 name = f"later-{request.configuration.config_id}"
                 file, sha256 = write_part(folder, name, curves.step, make_evaluation_table(name, members, curves))
@@ -197,7 +200,9 @@ def _build_member(
     try:
         return member if lengths is None else member.with_evaluated_lengths(lengths)
     except ConfigError as error:
-        raise _make_error(configuration, error, _suggest_setting(member.task, lengths or ()) or HINT) from error
+        raise _make_error(
+            configuration, error, _suggest_setting(member.task, lengths or ()) or LONGER_INPUTS_HINT
+        ) from error
 
 
 def _replace_task(resolved: dict[str, Any], task: Sequence[str]) -> dict[str, Any]:
@@ -241,7 +246,7 @@ def _is_recorded(state: SweepState, request: EvaluationRequest) -> bool:
     return True
 
 
-def _make_error(configuration: ConfigurationState, error: ConfigError, hint: str = HINT) -> UserError:
+def _make_error(configuration: ConfigurationState, error: ConfigError, hint: str = LONGER_INPUTS_HINT) -> UserError:
     """Return an error with the problems under the names of the command's options, and a hint for missing lengths."""
     lines = [str(_rename_to_option(problem)) for problem in error.problems]
     lines += [hint] if any(problem.key == "evaluation.lengths" for problem in error.problems) else []
@@ -270,7 +275,7 @@ def _suggest_setting(task: "Task", lengths: Sequence[int]) -> str | None:
 
 def _rename_to_option(problem: Problem) -> Problem:
     """Return a problem with its key replaced by the option of the command that sets it."""
-    for key, option in OPTIONS.items():
+    for key, option in OPTION_BY_KEY.items():
         if problem.key == key:
             return replace(problem, key=option.strip())
         if problem.key.startswith(f"{key}."):

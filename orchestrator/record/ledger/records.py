@@ -12,10 +12,10 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def read_records(folder: Path) -> list[Record]:
 
 def read_first_record(folder: Path) -> Record:
     """Return the first record of a ledger, of kind `sweep`; reads only its line. Raises as `read_records` does."""
-    return parse_records(folder / LEDGER_FILE, _read_ledger_file(folder, lambda file: file.readline()))[0][0]
+    return parse_records(folder / LEDGER_FILE, _read_ledger_file(folder, first_line_only=True))[0][0]
 
 
 def encode_record(record: Record) -> bytes:
@@ -73,6 +73,7 @@ def encode_record(record: Record) -> bytes:
 
 def decode_record(line: bytes) -> Record:
     """Return the record of a line without its newline. Raises ValueError with the problem."""
+    # A line ends with ,"sha":" (8 bytes), 16 hexadecimal digits and "} (2 bytes).
     body, mark, end = line[:-26] + b"}", line[-26:-18], line[-18:]
     if mark != b',"sha":"' or end != _compute_checksum(body) + b'"}':
         raise ValueError("the line does not match its checksum")
@@ -127,16 +128,16 @@ def _restore_float(value: dict[str, Any]) -> Any:
 def read_ledger_bytes(folder: Path) -> bytes:
     """Return the bytes of the ledger in `folder`. Raises NotASweep, UnexpectedEntry, LedgerError."""
     refuse_unexpected_folders(folder)
-    return _read_ledger_file(folder, lambda file: file.read())
+    return _read_ledger_file(folder)
 
 
-def _read_ledger_file(folder: Path, read: Callable[[BinaryIO], bytes]) -> bytes:
-    """Return the bytes that `read` reads from the open ledger. Raises NotASweep, UnexpectedEntry, LedgerError."""
+def _read_ledger_file(folder: Path, *, first_line_only: bool = False) -> bytes:
+    """Return the bytes of a ledger, or of its first line. Raises NotASweep, UnexpectedEntry, LedgerError."""
     path = folder / LEDGER_FILE
     refuse_unexpected_files(folder)
     try:
         with path.open("rb") as file:
-            return read(file)
+            return file.readline() if first_line_only else file.read()
     except (FileNotFoundError, NotADirectoryError):
         raise make_no_sweep_error(folder) from None
     except OSError as error:
@@ -172,6 +173,7 @@ def parse_records(path: Path, content: bytes) -> tuple[list[Record], int]:
 
 def _has_text_after_record(torn: bytes) -> bool:
     """Return whether a torn line has text after a complete record: a sign of a lost newline, not of a cut write."""
+    # A value may contain the text of a checksum, so a match counts only if it is the checksum of the bytes before it.
     digest, read = hashlib.sha256(), 0  # updated part by part, so that a long line is read once
     for end in re.finditer(rb',"sha":"([0-9a-f]{16})"}', torn[:-1]):
         digest.update(torn[read : end.start()])

@@ -163,7 +163,7 @@ class SweepDriver:
 
     def on_environment(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Keep the environment of the pack for its records; warn if the worker runs different code."""
-        if (warning := self._environments.add(pack_id, environment)) is not None:
+        if (warning := self._environments.store_and_compare(pack_id, environment)) is not None:
             self._say(f"{self._describe_pack(pack_id)}: {warning}")
 
     def on_evaluation(self, pack_id: str, evaluation: bytes) -> None:

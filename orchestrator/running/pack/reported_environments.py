@@ -14,8 +14,8 @@ class ReportedEnvironments:
         self._environments: dict[str, dict[str, Any]] = {}  # by pack_id
         self._engines = set[str]()
 
-    def add(self, pack_id: str, environment: dict[str, Any]) -> str | None:
-        """Keep the environment of a pack; return a warning, once, if its worker runs different code of lengthwise."""
+    def store_and_compare(self, pack_id: str, environment: dict[str, Any]) -> str | None:
+        """Store the environment of a pack; return a warning, once, if its worker runs different code of lengthwise."""
         known_engines = {compute_trainers_digest(), *self._engines}
         self._environments[pack_id] = environment
         if ENGINE not in environment:  # a program

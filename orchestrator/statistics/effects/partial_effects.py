@@ -125,38 +125,38 @@ def _fit_slopes(
             {},
             f"{describe_too_few(n, unit)} for {format_count(k, 'effect')} at once (at least {k + 1 + MIN_RESIDUALS})",
         )
-    design = np.column_stack([np.ones(n), *columns.values()])
-    if np.linalg.matrix_rank(design) < k + 1:
+    predictors = np.column_stack([np.ones(n), *columns.values()])
+    if np.linalg.matrix_rank(predictors) < k + 1:
         return {}, "hyperparameters are collinear: effects cannot be separated"
-    coefficients, low, high, p, squares = fit_least_squares(response, design)
-    if squares < 1e-9 * n:
+    coefficients, lows, highs, p_values, residual_sum = fit_least_squares(response, predictors)
+    if residual_sum < 1e-9 * n:
         return {}, "exact fit: no residual error to estimate"
 
     # The first row is the intercept, which no report shows.
-    numbers = np.column_stack([coefficients, low, high, p])[1:].tolist()
+    numbers = np.column_stack([coefficients, lows, highs, p_values])[1:].tolist()
     slopes: dict[str, list[Slope]] = {}
     for (key, value), (coefficient, low, high, p) in zip(columns, numbers, strict=True):
         slopes.setdefault(key, []).append(Slope(value=value, coefficient=coefficient, low=low, high=high, p=p))
     return slopes, None
 
 
-def fit_least_squares(response: Floats, design: Floats) -> tuple[Floats, Floats, Floats, Floats, float]:
+def fit_least_squares(response: Floats, predictors: Floats) -> tuple[Floats, Floats, Floats, Floats, float]:
     """Return coefficients, lower and upper ends of intervals, p-values (each (k,)), and the residual sum of squares.
 
-    `response` is (n,), `design` (n, k) of rank k < n. Intervals and p-values are Student's with n - k degrees of
+    `response` is (n,), `predictors` (n, k) of rank k < n. Intervals and p-values are Student's with n - k degrees of
     freedom.
     """
     # The pseudoinverse gives the coefficients and, below, their variances.
-    n, k = design.shape
-    inverse = np.linalg.pinv(design)
+    n, k = predictors.shape
+    inverse = np.linalg.pinv(predictors)
     coefficients = inverse @ response
-    squares = float(((response - design @ coefficients) ** 2).sum())
+    residual_sum = float(((response - predictors @ coefficients) ** 2).sum())
 
     # The variance of a coefficient is the residual variance times the squared norm of its row of the inverse.
-    errors = np.sqrt(squares / (n - k) * (inverse**2).sum(axis=1))
+    errors = np.sqrt(residual_sum / (n - k) * (inverse**2).sum(axis=1))
     width = float(stats.t.ppf((1 + LEVEL) / 2, n - k)) * errors
-    p = 2 * stats.t.sf(abs(coefficients) / np.where(errors > 0, errors, np.nan), n - k)
-    return coefficients, coefficients - width, coefficients + width, np.asarray(p), squares
+    p_values = 2 * stats.t.sf(abs(coefficients) / np.where(errors > 0, errors, np.nan), n - k)
+    return coefficients, coefficients - width, coefficients + width, np.asarray(p_values), residual_sum
 
 
 def _make_columns(values: Sequence[Any]) -> dict[str, Floats]:

@@ -140,7 +140,10 @@ def test_packs_of_different_environments_are_told_apart(stage, lengthwise, monke
 def test_a_worker_with_different_code_is_warned_about_once() -> None:
     known, same = ReportedEnvironments(), environment.read_environment([], gpus=0)
     other = {**same, ENGINE: "0" * 16}
-    assert known.add("a", same) is None
-    assert known.add("b", other) == "worker and driver run different code of lengthwise; see Provenance in report.html"
-    assert known.add("c", other) is None
+    assert known.store_and_compare("a", same) is None
+    assert (
+        known.store_and_compare("b", other)
+        == "worker and driver run different code of lengthwise; see Provenance in report.html"
+    )
+    assert known.store_and_compare("c", other) is None
     assert known.make_fields("a", {}) != known.make_fields("b", {}) and known.make_fields("unheard of", {}) == {}
