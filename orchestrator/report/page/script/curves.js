@@ -19,7 +19,7 @@ function findValueRange() {
   for (let c = 0; c < C; c++) {
     const [low, median, high] = shownQuartiles(c);
     values.push(...median);
-    if (!markOf(c)) continue;
+    if (!getMark(c)) continue;
     values.push(...low, ...high);
     for (const seed of listSeedCurves(c)) values.push(...seed);
   }

@@ -3,8 +3,8 @@
 const PAPER_WIDTH = 900;
 let isPaper = false;
 
-// Return the width of a picture: that of its box. On paper it is one that suits most, because a browser makes the page
-// as wide as its widest table and then scales it down.
+// Return the width of a picture: the width of its box. On paper it is fixed, because a browser makes the page as wide
+// as its widest table and then scales it down.
 const widthOf = box => isPaper ? PAPER_WIDTH : box.clientWidth;
 
 // The colors of A and B differ also in lightness, for the color-blind and in greyscale; other colors go by rank.
@@ -12,14 +12,14 @@ const FIRST = "#e8702a", SECOND = "#004d47", OPEN = "#8a94a0", INK = "#1c2127";
 const ramp = d3.scaleSequential(d3.interpolateCividis)
   .domain([-0.06 * ranked.length, 1.3 * Math.max(1, ranked.length)]); // neither the darkest nor the lightest colors
 
-// Return the color of a configuration; and that of text on A or B, which needs more contrast than a line.
-const color = c => ({A: FIRST, B: SECOND})[markOf(c)] ?? (configurations[c].rank ? ramp(c) : OPEN);
-const inkOf = c => classOf(c) ? `var(--${classOf(c)})` : null;
+// Return the color of a configuration; and the color of text about A or B, which needs more contrast than a line.
+const color = c => ({A: FIRST, B: SECOND})[getMark(c)] ?? (configurations[c].rank ? ramp(c) : OPEN);
+const getInk = c => getClass(c) ? `var(--${getClass(c)})` : null;
 
 // Return the path of a mark. A is a square and B a circle, as in the table, so that they are told apart without colors;
 // all others are circles.
 const makeMark = (c, radius) =>
-  d3.symbol(markOf(c) === "A" ? d3.symbolSquare : d3.symbolCircle, Math.PI * radius ** 2)();
+  d3.symbol(getMark(c) === "A" ? d3.symbolSquare : d3.symbolCircle, Math.PI * radius ** 2)();
 
 // Return the label of a tick: without zeros at its end, or with an exponent.
 const formatGeneral = d3.format("~g");

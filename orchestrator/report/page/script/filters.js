@@ -62,7 +62,7 @@ const isIn = c => axes.filter(({name}) => state.filters[name]).every(({name, num
 });
 
 // Return the CSS class of a configuration outside a filter; A and B stay, because they are compared.
-const outClass = c => isIn(c) || markOf(c) ? "" : " out";
+const outClass = c => isIn(c) || getMark(c) ? "" : " out";
 
 // Return a filter as text, such as "0.05 to 0.27" or "none, pre"; and all filters, with the count of what they keep.
 const describeFilter = (axis, filter) => filter.map(shorten).join(axis.number ? " to " : ", ");

@@ -1,29 +1,29 @@
-// What stands out from the curves: A, B and the configuration that is pointed at, and the value under the pointer.
+// Draw the highlighted curves: A, B and the hovered configuration, and the value at the pointer.
 const DASHES = "9 6", MARKER_RADIUS = 4.2, MARKER_DISTANCE = 80; // in pixels
-const OUTER_RADIUS = 5.6; // of B where its marks are at the lengths of those of A, which lie on them
+const OUTER_RADIUS = 5.6; // of B's markers at sparse lengths: a rim shows around A's markers, which lie on top
 
-// Return where the marks stand along the line of A or B: at different lengths, so that none hides another. At sparse
-// lengths each line that stands out has all of them.
-function listMarked(c, x, lengths) {
+// Return the indices of the lengths with a marker on the line of A or B: different ones, so that no marker hides
+// another. At sparse lengths each highlighted line has markers at all lengths.
+function listMarkedIndices(c, x, lengths) {
   if (isSparse(lengths)) return d3.range(lengths.length);
-  if (!markOf(c) || lengths.length < 2) return [];
+  if (!getMark(c) || lengths.length < 2) return [];
   const pixels = x(lengths.at(-1)) - x(lengths[0]);
   const step = Math.max(2, Math.round(MARKER_DISTANCE * (lengths.length - 1) / pixels));
-  return d3.range(markOf(c) === "A" ? 0 : step >> 1, lengths.length, step);
+  return d3.range(getMark(c) === "A" ? 0 : step >> 1, lengths.length, step);
 }
 
 // Return a piece of the line of A or B, for the legend.
 function makeSample(c) {
   const svg = d3.create("svg").attr("width", 40).attr("height", 12).attr("aria-hidden", "true");
-  svg.append("path").attr("class", `median ${classOf(c)}`).attr("stroke", color(c)).attr("d", "M1,6H39")
-    .attr("stroke-dasharray", classOf(c) === "second" ? DASHES : null);
+  svg.append("path").attr("class", `median ${getClass(c)}`).attr("stroke", color(c)).attr("d", "M1,6H39")
+    .attr("stroke-dasharray", getClass(c) === "second" ? DASHES : null);
   svg.append("path").attr("class", "marker").style("--tint", color(c)).attr("transform", "translate(20,6)")
     .attr("d", makeMark(c, MARKER_RADIUS));
   return svg.node();
 }
 
-// Draw A, B and the configuration that is pointed at, in this order: the wide line of A shows on both sides of B. Their
-// labels follow, because they move apart.
+// Draw A, B and the hovered configuration, in this order: the wide line of A shows on both sides of B. Their labels
+// follow, because they move apart.
 function drawFocus() {
   const {focus, bottom} = plot;
   focus.selectAll("*").remove();
@@ -44,36 +44,36 @@ function drawFocus() {
   drawPointedValue();
 }
 
-// Return the color of what stands out; that of a configuration that is only pointed at is black.
-const tintOf = c => markOf(c) ? color(c) : INK;
+// Return the color of a highlighted configuration: black if it is only hovered.
+const getTint = c => getMark(c) ? color(c) : INK;
 
 // Draw the quartiles as a band, and the seeds.
 function drawSpread(c, layer) {
   const {x, y, path, lengths} = plot, [low, , high] = shownQuartiles(c);
   const area = d3.area().defined(index => isDrawable(low[index]) && isDrawable(high[index]))
     .x(index => x(lengths[index])).y0(index => y(low[index])).y1(index => y(high[index]));
-  layer.append("path").attr("class", "band").attr("fill", tintOf(c)).attr("d", area(d3.range(lengths.length)));
+  layer.append("path").attr("class", "band").attr("fill", getTint(c)).attr("d", area(d3.range(lengths.length)));
   for (const seed of listSeedCurves(c))
-    layer.append("path").attr("class", "seed").attr("data-of", c).attr("stroke", tintOf(c)).attr("d", path(seed));
+    layer.append("path").attr("class", "seed").attr("data-of", c).attr("stroke", getTint(c)).attr("d", path(seed));
 }
 
-// Draw the median as a strong line; that of A or B on a white one.
+// Draw the median as a strong line; A and B also get a white halo.
 function drawStrong(c, halos, medians) {
-  const {path, lengths} = plot, line = path(shownMedian(c)), sideClass = classOf(c) ? ` ${classOf(c)}` : "";
+  const {path, lengths} = plot, line = path(shownMedian(c)), sideClass = getClass(c) ? ` ${getClass(c)}` : "";
   const isDashed = c === state.second && lengths.length > 1; // a dot has no dashes
-  if (markOf(c)) halos.append("path").attr("class", `halo${sideClass}`).attr("d", line);
-  medians.append("path").attr("class", `median${sideClass}`).attr("data-of", c).attr("stroke", tintOf(c))
+  if (getMark(c)) halos.append("path").attr("class", `halo${sideClass}`).attr("d", line);
+  medians.append("path").attr("class", `median${sideClass}`).attr("data-of", c).attr("stroke", getTint(c))
     .attr("stroke-dasharray", isDashed ? DASHES : null).attr("d", line);
 }
 
 // Draw the squares of A and the circles of B, and a hollow end if some seeds failed.
 function drawMarkers(c, layer) {
   const {x, y, lengths} = plot, median = shownMedian(c), last = findEnd(median);
-  const markRadius = isSparse(lengths) && markOf(c) === "B" ? OUTER_RADIUS : MARKER_RADIUS;
+  const markRadius = isSparse(lengths) && getMark(c) === "B" ? OUTER_RADIUS : MARKER_RADIUS;
   const drawAt = (index, className, radius) => layer.append("path").attr("class", className).attr("data-of", c)
-    .style("--tint", tintOf(c)).attr("transform", `translate(${x(lengths[index])},${y(median[index])})`)
+    .style("--tint", getTint(c)).attr("transform", `translate(${x(lengths[index])},${y(median[index])})`)
     .attr("d", makeMark(c, radius));
-  for (const index of listMarked(c, x, lengths))
+  for (const index of listMarkedIndices(c, x, lengths))
     if (isDrawable(median[index])) drawAt(index, "marker", markRadius);
   if (isHollow(c) && last !== undefined) drawAt(last, "end focus", 4.5);
 }
@@ -98,7 +98,7 @@ function drawLabels(labels) {
   for (const {c, isInfinite, y} of labels) {
     const count = hasFailedSeeds(c) && hasRoomForCounts ? `, ${configurations[c].failed} failed` : "";
     focus.append("text").attr("class", "name").attr("x", right + 6).attr("y", y + 4)
-      .style("fill", inkOf(c)).text(labelWithMark(c) + (isInfinite ? " \u00d7" : "") + count);
+      .style("fill", getInk(c)).text(labelWithMark(c) + (isInfinite ? " \u00d7" : "") + count);
   }
 }
 

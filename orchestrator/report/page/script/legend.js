@@ -58,7 +58,7 @@ function listShades(groups) {
   const entries = Object.keys(shades).filter(group => groups[group === "trained" ? "trained_on" : group]?.length)
     .map(group => makeEntry(shades[group], `${group} ${textOf(group)}`));
   const colors = `linear-gradient(90deg,${[0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",")})`;
-  if (ranked.some(c => !markOf(c)))
+  if (ranked.some(c => !getMark(c)))
     entries.push(makeEntry(colors, "first to last by the selection lengths", {class: "ramp"}));
   return entries;
 }

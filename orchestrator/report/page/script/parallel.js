@@ -14,7 +14,7 @@ function nameRays() {
   moveApart(labels, svg.attr("height") - 6);
   svg.selectAll(".ray-name").data(labels).join("text")
     .attr("class", ({c}) => `value ray-name${c === pointed ? " beside" : ""}`)
-    .attr("x", ({x}) => x + 9).attr("y", ({y}) => y + 4).style("fill", ({c}) => inkOf(c))
+    .attr("x", ({x}) => x + 9).attr("y", ({y}) => y + 4).style("fill", ({c}) => getInk(c))
     .text(({c}) => labelWithMark(c) + (c === pointed ? `: ${formatOutcome(c, name)}` : ""));
 }
 
@@ -68,10 +68,10 @@ function drawRays({svg, x, scales, strip}) {
   const classesOf = c => [
     "ray",
     ...(configurations[c].without_value.length ? ["failed"] : []),
-    ...(markOf(c) ? ["chosen"] : []),
-    ...(markOf(c) === "B" ? ["second"] : []),
+    ...(getMark(c) ? ["chosen"] : []),
+    ...(getMark(c) === "B" ? ["second"] : []),
   ].join(" ");
-  pointable(svg.append("g").selectAll("path").data(d3.sort(d3.range(C).reverse(), markOf)).join("path"))
+  pointable(svg.append("g").selectAll("path").data(d3.sort(d3.range(C).reverse(), getMark)).join("path"))
     .attr("stroke", color).attr("d", line).attr("class", c => classesOf(c) + outClass(c));
 }
 
@@ -83,7 +83,7 @@ function drawRayEnds({svg, x, scales, strip}, axis, index) {
   }
   const drawn = hollow.filter(c => axis.values[c] !== null);
   pointable(svg.append("g").selectAll("path").data(drawn).join("path"))
-    .attr("class", c => `end${markOf(c) ? " chosen" : ""}${outClass(c)}`)
+    .attr("class", c => `end${getMark(c) ? " chosen" : ""}${outClass(c)}`)
     .style("--tint", color).attr("d", c => makeMark(c, 3.6))
     .attr("transform", c => `translate(${x(axis.name)},${scales[index](axis.values[c])})`);
 }

@@ -100,10 +100,10 @@ function drawPanelMarks({svg, x, y, left, top, bottom}, axis) {
 
   // A lies on top of B, which is larger, so that both are seen if they have equal values.
   const finished = d3.range(C).filter(c => axis.values[c] !== null && configurations[c][state.outcome] !== null);
-  const drawn = d3.sort(finished.reverse(), c => ["", "B", "A"].indexOf(markOf(c)));
+  const drawn = d3.sort(finished.reverse(), c => ["", "B", "A"].indexOf(getMark(c)));
   pointable(svg.append("g").selectAll("path").data(drawn).join("path"))
     .attr("class", c => `dot${isHollow(c) ? " hollow" : ""}${outClass(c)}`).style("--tint", color)
-    .attr("d", c => makeMark(c, ({A: 5, B: 7.5})[markOf(c)] ?? 4.2)).attr("fill", color)
+    .attr("d", c => makeMark(c, ({A: 5, B: 7.5})[getMark(c)] ?? 4.2)).attr("fill", color)
     .attr("transform", c => `translate(${place(c)},${y(configurations[c][state.outcome])})`)
     .append("title").text(c => describePoint(c, describeValue(c)));
 

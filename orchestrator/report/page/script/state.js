@@ -12,12 +12,12 @@ let deselected = null; // the configuration that the last choice deselected, and
 // Return the index of the chosen evaluation; 0 is the judged one.
 const chosenEvaluation = () => page.steps.indexOf(state.step) + 1;
 
-// Return those of A and B that are chosen.
+// Return the chosen configurations among A and B.
 const chosenPair = () => [state.first, state.second].filter(c => c !== null);
 
-// Return the mark of a configuration, "A", "B" or ""; and the CSS class of what is drawn for A or B.
-const markOf = c => c === state.first ? "A" : c === state.second ? "B" : "";
-const classOf = c => ({A: "first", B: "second"})[markOf(c)];
+// Return the mark of a configuration, "A", "B" or ""; and its CSS class, undefined without a mark.
+const getMark = c => c === state.first ? "A" : c === state.second ? "B" : "";
+const getClass = c => ({A: "first", B: "second"})[getMark(c)];
 
 // Return quartiles and median of a configuration as the curves show them now.
 const shownQuartiles = c => quartileCurves(state.metric, state.average, chosenEvaluation(), c);
@@ -68,8 +68,8 @@ addEventListener("keydown", () => { isTouched = false; }, true);
 
 // Choose a configuration as A, or as B if A is taken; or deselect it.
 function choose(c) {
-  if (isTouched && markOf(c)) return;
-  deselected = markOf(c) ? {c, mark: markOf(c)} : null;
+  if (isTouched && getMark(c)) return;
+  deselected = getMark(c) ? {c, mark: getMark(c)} : null;
   if (state.first === c) state.first = null;
   else if (state.second === c) state.second = null;
   else if (state.first === null) state.first = c;

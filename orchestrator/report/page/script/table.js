@@ -48,7 +48,7 @@ function drawTable() {
   makeOneStop("heads", [...head.querySelectorAll("button")], button => button.textContent);
 
   // A and B are always among the rows.
-  const tbody = make("tbody"), shown = state.showsAll ? order : order.filter((c, index) => index < limit || markOf(c));
+  const tbody = make("tbody"), shown = state.showsAll ? order : order.filter((c, index) => index < limit || getMark(c));
   tbody.append(...shown.map(c => makeRow(c, names, sides)));
   makeOneStop("rows", [...tbody.rows], row => row.dataset.c);
   table.replaceChildren(make("caption", describeTable()), thead, tbody);
@@ -87,9 +87,9 @@ function makeHead(names, sides) {
 
 // Return the row of a configuration; a screen reader hears whether it is selected, and that it is A or B.
 function makeRow(c, names, sides) {
-  const row = make("tr", undefined, {"data-c": c, "aria-selected": markOf(c) !== ""}), cell = make("td");
-  const mark = make("span", markOf(c), {"aria-hidden": "true", class: `mark ${classOf(c) || "none"}`});
-  if (!markOf(c)) mark.style.background = color(c);
+  const row = make("tr", undefined, {"data-c": c, "aria-selected": getMark(c) !== ""}), cell = make("td");
+  const mark = make("span", getMark(c), {"aria-hidden": "true", class: `mark ${getClass(c) || "none"}`});
+  if (!getMark(c)) mark.style.background = color(c);
   cell.append(mark);
   row.append(cell, ...names.map(name => makeCell(c, name, sides[name])));
   row.addEventListener("pointerenter", () => point(c));

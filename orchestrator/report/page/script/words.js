@@ -35,7 +35,7 @@ const describeLengths = group => {
 };
 
 // Return the label of a configuration, after its mark.
-const labelWithMark = c => (markOf(c) ? `${markOf(c)} ` : "") + configurations[c].label;
+const labelWithMark = c => (getMark(c) ? `${getMark(c)} ` : "") + configurations[c].label;
 
 // Return A and B with a text on each, for screen readers.
 const describeSides = describeSide => chosenPair().map(c => `; ${labelWithMark(c)}${describeSide(c)}`).join("");
