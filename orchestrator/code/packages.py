@@ -40,7 +40,8 @@ def protect_package_names() -> None:
         folder = Path(location or LENGTHWISE_FOLDER)
         if not folder.resolve().is_relative_to(LENGTHWISE_FOLDER):
             raise ImportError(
-                f"{folder}: its name {name} is that of a package of lengthwise; rename it, or import lengthwise first"
+                f"{folder}: the name {name} clashes with a package of lengthwise; rename the folder, or import "
+                "lengthwise first"
             )
     if _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)

@@ -39,6 +39,7 @@ def make_best_file(state: SweepState, summary: Summary) -> str:
         "description": (
             f"Configuration {format_label(row.number)} ({row.config_id}) of {state.name}, {ranked}: {score}."
         ),
+        # Without the imports, classes of the user would be unknown in the exported file.
         **{key: state.spec[key] for key in ("imports",) if key in state.spec},
         **{section: _remove_revisions(member[section]) for section in list_sections(state.spec)},
         "seeds": list(row.seeds),

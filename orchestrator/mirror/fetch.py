@@ -78,7 +78,9 @@ def fetch_sweep(folder: Path) -> None:
 
 def make_ledger_name(number: int, content: bytes) -> str:
     """Return the name of a copied ledger: number of the driver, bytes, and checksum of the last line."""
-    return f"{LEDGERS}/{number:06d}-{len(content):012d}-{content[-19:-3].decode(errors='replace')}.jsonl"
+    # The last line ends with the 16 hexadecimal digits of its checksum, a quote, a brace and a newline.
+    checksum = content[-19:-3].decode(errors="replace")
+    return f"{LEDGERS}/{number:06d}-{len(content):012d}-{checksum}.jsonl"
 
 
 def parse_ledger_size(name: str) -> int:

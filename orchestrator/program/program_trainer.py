@@ -124,9 +124,10 @@ class ProgramTrainer:
             keys = ["seed", *(f"config.{key}" for key in _find_varied_keys([member.config for member in members]))]
             missing_keys = [key for key in keys if not receives_key(words, key, files)]
             if missing_keys:
-                message = f"the program is not given {', '.join(missing_keys)}; add ${{args}}, "
+                problem = f"the program does not receive {', '.join(missing_keys)}, so other values change nothing"
                 fields = ", ".join(dict.fromkeys(f"run.{key.partition('.')[0]}" for key in missing_keys))
-                warnings.append(("program.command", message + f"or read {fields} of run = lengthwise.member()"))
+                advice = f"add ${{args}}, or use {fields} after run = lengthwise.member()"
+                warnings.append(("program.command", f"{problem}; {advice}"))
         return warnings
 
     def find_oversized_parts(self, member: ProgramMember) -> list[Problem]:
@@ -162,7 +163,7 @@ class ProgramTrainer:
         return table | _describe_command(command or "")
 
     def train_members(self, work: PackWork, members: list[ProgramMember], reporter: Reporter, checkpoints: Any) -> None:
-        """Run the program, or the function, for one member."""
+        """Run the program or the function of the only member of a pack; see `run_member`."""
         run_member(work, members[0], reporter)
 
 

@@ -42,7 +42,7 @@ def describe_race(race: Race) -> str:
     members, all_members = race.member_count, race.member_count_without_race
     share = f"{members:,} of {all_members:,} members ({100 * members / all_members:.0f} %)"
     rank = "Configurations that left in an earlier round are ranked behind those that stayed, whatever their medians"
-    state = "" if race.has_ended else ", and is not over"
+    state = "" if race.has_ended else "; the race has not ended"
     return f"A race over seeds had {', then '.join(round_texts)}: {share}{state}. {_describe_pruned(race)}{rank}"
 
 

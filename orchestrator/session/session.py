@@ -136,7 +136,7 @@ def open_session(open_ledger: Callable[[], Ledger], console: Console, notify: st
 
 
 def _describe_exhaustion(error: Exception, folder: Path) -> tuple[str, str] | None:
-    """Return the cause of an interruption as printed and as recorded if the disk is full or memory ran out, else None.
+    """Return (text to print, text to record) if the disk is full or memory ran out, else None.
 
     Exhaustion is an interruption, because the sweep can be resumed; every other error ends it as failed.
     """

@@ -74,7 +74,8 @@ def make_listed_spec(
     refuse_changed_results(recorded, subject)
     refuse_missing_data(recorded, subject)
 
-    # All recorded values are listed, so that defaults that have changed since have no effect.
+    # All recorded values are listed, so that defaults that have changed since have no effect. Parse twice: the first
+    # pass finds the defaults to write out, the second applies --set to the result.
     search = {"sampler": "listed", "listed": [row.values for row in chosen]}
     listed = {**state.spec, **header, "space": {}, "search": search}
     with_defaults = set_recorded_defaults(parse_sweep(dump_yaml(listed), source, name=header["name"]), recorded)
@@ -91,6 +92,8 @@ def make_listed_spec(
     if (target / LEDGER_FILE).exists():
         advice = advise_existing(SweepState.load(target), target)
         raise SweepExists(f"{target} already has a sweep; it {advice}\nor choose another --name")
+
+    # Draw the listed configurations as `run` will: each must train as the recorded one did.
     pairs = zip(recorded, draw_configurations(spec, range(count_configurations(spec))), strict=True)
     refuse_changed_defaults(
         spec, [replace(configuration, values=draw.values) for configuration, draw in pairs], subject

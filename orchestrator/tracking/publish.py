@@ -56,10 +56,10 @@ def publish(
 
     `uri` defaults to `choose_tracking_uri(state)`, "" is SQLite beside the sweep. `experiment` defaults to the last one
     published to, then to `tracking.experiment` of the sweep file, then to the study, which "" also means.
-    `sweep_files=False` does not send picture, report, tables and curves.parquet; otherwise they are written here, or
-    all but the picture by another process before `wait_for_files` returns. `on_progress` gets the numbers of sent and
-    of all configurations. Raises TrackingError if MLflow cannot be reached or refuses, and what `choose_tracking_uri`
-    and reading the sweep raise.
+    `sweep_files=False` uploads no files. Otherwise the picture is drawn here, and report, tables and curves.parquet are
+    written here unless `wait_for_files` is given, which returns once another process has written them. `on_progress`
+    gets the number of sent configurations and the number of all. Raises TrackingError if MLflow cannot be reached or
+    refuses, and what `choose_tracking_uri` and reading the sweep raise.
     """
     # Error messages show a command that repeats the call, with --tracking-uri only if the sweep has no such address.
     records = read_records(folder)
@@ -98,7 +98,7 @@ def publish(
                 write_curves(state, curves)
             yield from [folder / CURVES_FILE, *list_report_files(folder)]
 
-        # Files last; the digest of all runs says whether they have changed.
+        # The digest of all runs says whether the files have changed.
         if sweep_files:
             store.upload(parent, make_files, {"sweep.yaml": state.spec}, sweep_run.compute_digest(*digests))
         links = store.make_links(parent_id)

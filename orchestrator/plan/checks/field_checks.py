@@ -132,7 +132,7 @@ def _check_listed_configurations(spec: SweepSpec, findings: Findings) -> Iterato
     for index, values in enumerate(spec.search.listed or ()):
         if findings.is_doubtful(f"search.listed[{index}]") or any(map(findings.is_doubtful, values)):
             continue
-        # A problem in a listed value has a line in the list; others are those of the fixed values around it.
+        # Report a problem of a listed value at its line in the list, any other at the fixed value that causes it.
         sections = assign_values(spec, values)
         for problem in check_single_values(sections, get_trainer(spec.sections).member_class):
             if _is_doubtful_with_class(problem.key, findings):
