@@ -171,7 +171,7 @@ TWO = {"x": lambda n: n, "k": lambda n: "ab"[n % 2]}
     ("values", "scores", "reason"),
     [
         ({}, {}, None),
-        (drawn(1, **ONE), scored(1, float), "constant"),
+        (drawn(1, **ONE), scored(1, float), "1 configuration is too few"),
         (drawn(1, **ONE), scored(1, lambda _: None), None),
         (drawn(1, **ONE), {}, None),
         (drawn(6, **ONE), scored(6, float), "constant"),
