@@ -133,7 +133,7 @@ class Sweep:
     def plot_curves(self, ax: Axes | None = None, *, metric: str | None = None, average: str | None = None) -> Axes:
         """Draw the median curves against length on `ax`, by default on new axes; return the axes.
 
-        `metric` and `average` default to those of the objective. Raises UserError for unknown names, and if no
+        `metric` and `average` default to the objective's. Raises UserError for unknown names, and if no
         configuration has ended.
         """
         from orchestrator.figures.on_axes import plot_curves
@@ -160,8 +160,8 @@ class Sweep:
     ) -> pd.DataFrame:
         """Compare two configurations over their seeds: a row for each group of lengths, as in seed_comparisons.csv.
 
-        Configurations are given by number or config_id, those of another sweep as "FOLDER/NUMBER". `metric`, `average`
-        and `lengths`, such as [5, 8], are those of `compare_named`. The columns `difference`, `low`, `high`, `level`
+        Configurations are given by number or config_id, in another sweep as "FOLDER/NUMBER". `metric`, `average`
+        and `lengths`, such as [5, 8], are as in `compare_named`. The columns `difference`, `low`, `high`, `level`
         and `p` are the result, `n` is the number of pairs or seeds, `first_failed` and `second_failed` are the numbers
         of failed seeds. Raises UserError for a configuration that does not exist or has not ended.
         """
@@ -184,9 +184,10 @@ class Sweep:
         """Compare this sweep with another one over their common configurations; differences are this - other.
 
         `family` is the kind of a row: a matched configuration at a group of lengths, all of these together, or a
-        single length. Other columns are the names of both sweeps and those of `compare`. Intervals of the family "each
-        length" are those of a simultaneous 95 % band. `metric`, `average` and `lengths` are those of `compare_sweeps`.
-        Raises UserError for sweeps without a common configuration, NotASweep for a folder without a ledger.
+        single length. Other columns are the names of both sweeps and the columns of `compare`. Intervals of the
+        family "each length" form a simultaneous 95 % band. `metric`, `average` and `lengths` are as in
+        `compare_sweeps`. Raises UserError for sweeps without a common configuration, NotASweep for a folder without a
+        ledger.
         """
         from orchestrator.report.comparisons import make_sweep_comparison_records
         from orchestrator.results.comparing.sweep_comparison import compare_sweeps

@@ -96,7 +96,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
 
     The claim may instead ask for the mean over seeds and Student's test, or for the median over configurations. An
     interval within the negligible differences has the p-value of an equivalence test. Its null hypothesis, a difference
-    that is not negligible, cannot be true together with that of no difference. Saturated pairs do not support
+    that is not negligible, contradicts the null hypothesis of no difference. Saturated pairs do not support
     equivalence (`compute_saturated_share`).
     """
     # A mean is judged by Student's test, which has no test of equivalence.
@@ -106,7 +106,7 @@ def _answer_difference(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) 
         return answer_rows(answer_mean, differences)
     saturated_share = compute_saturated_share(arms) if bound is not None else 0.0
 
-    # An interval within the bounds shows that there is no effect, so p is then that of the equivalence.
+    # An interval within the bounds shows that there is no effect, so p is then taken from the equivalence test.
     def compute_answer(values: Floats) -> Answer:
         values = values if bound is None else snap_to_bounds(values, -bound, bound)
         answer = answer_median(values, null=0.0)
@@ -245,7 +245,7 @@ def _answer_trend(claim: Claim, sweep: SweepCurves, arms: list[ArmValues]) -> An
     """Answer by the rank correlation of a searched key with the median over seeds of each configuration.
 
     `n` counts the independent units of the design of the search, as in reports. With `hold_others` the effect is the
-    slope with the other searched keys, except those of weight averages, held fixed, in standard deviations of ranks.
+    slope with the other searched keys, except keys of weight averages, held fixed, in standard deviations of ranks.
     """
     # The values of the key are the positions of the trend, so the sweep must have searched it.
     key = str(claim.key)

@@ -92,7 +92,7 @@ def describe_question(claim: Claim) -> str:
     first_side, second_side = (f"{name} ({value})" for name, value in ((first, values[0]), (second, values[-1])))
     direction = {"smaller": "fewer", "larger": "more"}.get(claim.expect or "", "")
 
-    # Every kind of question has its sentence; that of a trend is below the match.
+    # Every kind of question has its sentence; the sentence of a trend is below the match.
     match claim.question:
         case "difference" if is_shared:
             mean = ", on average over seeds," if claim.statistic == "mean" else ""

@@ -142,7 +142,7 @@ def _read_lengths(claim: Claim, sweep: SweepCurves, arm: ArmValues) -> pd.DataFr
 
 def _draw_seeds(axes: Axes, judgement: Judgement, arms: list[ArmValues]) -> None:
     """Draw the sorted paired values of seeds and their interval; infinite values as crosses above or below."""
-    # The arms have the seeds of this test alone, so the interval must not pool those of earlier tests.
+    # The arms have the seeds of this test alone, so the interval must not pool seeds of earlier tests.
     claim = judgement.claim
     answer = judgement.unpooled_answer or judgement.answer
     if not claim.metric[0].startswith("steps_to_"):

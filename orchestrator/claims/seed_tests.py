@@ -117,7 +117,7 @@ def answer_rows(compute_answer: Callable[[Floats], Answer], rows: "pd.Series[flo
 
 
 def cover_answers(lowest: Answer, highest: Answer) -> Answer:
-    """Return the answer for values between those of two answers."""
+    """Return the answer that covers all values between the values of two answers."""
     return replace(highest, least_effect=lowest.effect, low=lowest.low, p=max(lowest.p, highest.p))
 
 

@@ -73,7 +73,7 @@ class SweepCurves:
 
     @property
     def failed_count(self) -> int:
-        """The number of members that failed: those that diverged, and those of packs that died."""
+        """The number of failed members: diverged ones, and all members of packs that died."""
         return sum(member.status == "failed" for member in self.state.members)
 
     @property
@@ -170,8 +170,8 @@ class SweepCurves:
         """Return the groups of lengths of these metrics, for all configurations of the sweep.
 
         "trained" are the lengths on which every configuration trains, for at least one of the metrics; "unseen" and
-        "test" are lengths on which none does. A metric on a distribution without trained lengths has those of the
-        judged metric.
+        "test" are lengths on which none does. A metric on a distribution without trained lengths gets
+        the judged metric's trained lengths.
         """
         all_metrics = [
             metric for measurements in self.measurements.values() for metric in measurements.metrics.values()

@@ -163,7 +163,7 @@ def _pool_tests(tests: Sequence[Judgement]) -> list[Judgement]:
     last_test = find_judged_test(tests)
     pooled_tests = find_poolable_tests(tests[: tests.index(last_test) + 1])
 
-    # The answer is over all their seeds, but the shown arms are those of the last test.
+    # The answer is over all their seeds, but the shown arms belong to the last test.
     if len(pooled_tests) > 1 and last_test.sweep is not None:
         judged = _answer_claim(last_test.claim, last_test.sweep, pool_arms(pooled_tests))
         pooled_ids = tuple(judgement.claim.id for judgement in pooled_tests)
@@ -239,7 +239,7 @@ def _decide_test(
     corrected_p: Mapping[str, float],
     decided: dict[str, Judgement],
 ) -> Judgement:
-    """Return the judgement of a judged test, after that of its control, and add both to `decided`."""
+    """Decide a judged test after its control; add both judgements to `decided` and return the test's."""
     # Enter the claim before its control is decided, because controls may refer to each other.
     if claim_id in decided:
         return decided[claim_id]

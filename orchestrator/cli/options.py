@@ -231,7 +231,7 @@ def parse_duration(text: str | None) -> float | None:
 
 def add_uris(overrides: list[str] | None, uri: str | None, notify: str | None = None) -> list[str]:
     """Return the overrides, followed by the overrides of --tracking-uri and --notify."""
-    # An empty address means the default store, not that of MLflow's variable.
+    # An empty address means the default store, not the store in MLflow's variable.
     if uri == "":
         os.environ.pop(URI_VARIABLE, None)
 

@@ -158,7 +158,7 @@ def delete(
 
     delete_sweep(deletion, delete_mlflow_runs)
 
-    # Runs at other addresses stay, and so do those of a sweep that has copies.
+    # Runs at other addresses stay, and so do the runs of a sweep that has copies.
     remaining_uris = [uri for uri in deletion.published_at if uri not in deleted_runs]
     files = "the checkpoints of " if checkpoints else ""
     say(

@@ -39,7 +39,7 @@ def draw_paper_figures(
 ) -> dict[Path, bytes]:
     """Return the bytes of the figures by path below `folder`: median curves, and the effect of every searched key.
 
-    The curves are those of configurations that have a label, in that order, or else of the first by score. The same
+    The curves show the configurations that have a label, in that order, or else the first by score. The same
     sweep gives the same bytes. Raises UserError for an unknown format and if there is nothing to draw.
     """
     if file_format not in FORMATS:

@@ -34,7 +34,7 @@ def plot_curves(
     """Draw a metric against length on `axes`: medians over seeds with quartiles, every seed, and a legend.
 
     `rows` are the configurations to draw, by default all, the first by score in color and the others in grey. `metric`
-    and `average` default to those of the objective. Raises UserError for unknown names and if there is nothing to draw.
+    and `average` default to the objective's. Raises UserError for unknown names and if there is nothing to draw.
     """
     # A configuration has no curve before a seed has ended, or if it does not measure this metric.
     metric = choose_name("metric", metric or summary.objective.metric, summary.metrics)

@@ -192,7 +192,7 @@ def _choose_average(results: Results, options: ImportOptions) -> str:
 
 def _choose_lengths(results: Results, members: ImportedMembers, metric: str, options: ImportOptions) -> tuple[int, ...]:
     """Return the lengths of the objective. Raises UserError for a length that a configuration lacks."""
-    # Without --lengths, the only length of the first configuration must be that of the others, too.
+    # Without --lengths, all configurations must have the same single length.
     index = results.metrics.index(metric)
     lengths = options.lengths or members.cells[0].lengths[index]
     for configuration, cells in enumerate(members.cells):

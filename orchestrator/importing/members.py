@@ -1,6 +1,6 @@
 """Group the members of a table: those with values at the last step of their configuration, and those without.
 
-The last step of a configuration is that of its last row with the judged metric and average. A configuration measures
+The last step of a configuration is the last with a value of the judged metric and average. A configuration measures
 the metrics, averages and lengths of its rows at this step. Other rows are counted and left out.
 """
 

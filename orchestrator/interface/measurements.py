@@ -59,7 +59,7 @@ class Measurements:
         return tuple(self._list_lengths())[1:]
 
     def describe_lengths(self) -> str:
-        """Return the evaluated lengths as text, those of further distributions by name: "1-5; hard: 3-5; long: 6-9"."""
+        """Return the evaluated lengths as text, further distributions by name: "1-5; hard: 3-5; long: 6-9"."""
         (_, first_lengths), *others = self._list_lengths().items()
         parts = [f"{name}: {format_ranges(lengths)}" for name, lengths in others]
         return "; ".join([format_ranges(first_lengths), *parts])

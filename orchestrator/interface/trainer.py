@@ -108,7 +108,7 @@ class Trainer(Protocol):
     def find_trial_problems(self, member: Any, folder: Path | None) -> list[tuple[str, str]]:
         """Run the user's code briefly; return its problems as (dotted key, message).
 
-        `folder` is that of the sweep file, None without a file.
+        `folder` holds the sweep file, None without a file.
         """
 
     def find_sources(self, members: Iterable[Any], folder: Path | None) -> list[CodeSource]:

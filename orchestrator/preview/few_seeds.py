@@ -15,7 +15,7 @@ from search_spaces.grammar.sections import read_key
 def describe_few_seeds(spec: SweepSpec) -> Iterator[str]:
     """Yield a warning for each categorical key with too few seeds for p < 0.05, with the required number.
 
-    The comparison is that of the report: exact, by pairs of seeds, with Holm's correction over all pairs of values. In
+    The report will compare exactly, by pairs of seeds, with Holm's correction over all pairs of values. In
     a race only the seeds of the first round count, because an eliminated configuration gets no more.
     """
     racing = spec.search.racing

@@ -9,7 +9,7 @@ the lock until the last of them has ended.
 
 The supervisor is a child of the process that the worker starts, because an ending worker of Ray kills its own children,
 but nothing below them. If the supervisor is killed, that process kills all processes below it. SIGTERM is forwarded to
-the program, which has GRACE_SECONDS to end; SIGUSR1 kills it. The exit status is that of the program, 128 + N if signal
+the program, which has GRACE_SECONDS to end; SIGUSR1 kills it. The exit status is the program's, 128 + N if signal
 N killed it, 127 if it could not be started.
 """
 

@@ -123,7 +123,7 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     chosen = format_label(chosen_row.number) if chosen_row else ""
     is_favoured = is_one_sweep and is_biased(summary, comparisons[0])
 
-    # Fresh seeds favour neither, so their answer stands before that of the seeds that chose one.
+    # Fresh seeds favour neither, so their answer precedes the answer of the seeds that chose one.
     confirmed = [
         confirmation
         for confirmation in (read_confirmations(summary) if chosen else ())
@@ -244,8 +244,8 @@ def _load_sweep(folder: Path, first: Path) -> SweepState:
 def make_sweep_comparison_records(comparisons: Sequence[SweepComparison]) -> Records:
     """Return a CSV line for every comparison: all matched together, the best of both, each length, each pair.
 
-    The columns are the names of the sweeps and those of seed_comparisons.csv; `family` is the kind of comparison.
-    Intervals of the family "each length" are those of the simultaneous band.
+    The columns are the names of the sweeps and the columns of seed_comparisons.csv; `family` is the kind of comparison.
+    Intervals of the family "each length" form a simultaneous band.
     """
     return [
         {"first_sweep": sweep_comparison.first.name, "second_sweep": sweep_comparison.second.name, **line}

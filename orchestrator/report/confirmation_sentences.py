@@ -27,7 +27,7 @@ def describe_confirmation(summary: Summary, confirmation: Confirmation, *, with_
         standing += f" (labels of {confirmation.parent})"
     sentences = [f"Confirmation by {confirmation.name}: on {seeds} {standing or scores_text}."]
 
-    # The verdict comes before the scores, which a terminal may cut. Its metric is that of the answer before.
+    # The verdict comes before the scores, which a terminal may cut. Its metric is named in the answer before.
     if confirmation.comparison:
         first, second = (format_label(row.number) for row in confirmation.rows[:2])
         sentences.append(describe_verdict(confirmation.comparison, first, second, with_metric=False))

@@ -39,9 +39,9 @@ def make_effect_records(summary: Summary) -> Records:
     """Return the lines of effects.csv: one for every outcome and key, or for each value with a difference or slope.
 
     Empty for a sweep that shows no effects. n is the number of units. correlation is Spearman's, with its interval from
-    low to high; middle is that with the distance from the middle value; p is that of test; difference is the outcome at
-    value minus the outcome at the first value, for a key compared within units; partial is the slope with the other
-    drawn keys held fixed.
+    low to high; middle is the correlation with the distance from the middle value; p belongs to test; difference is the
+    outcome at value minus the outcome at the first value, for a key compared within units; partial is the slope with
+    the other drawn keys held fixed.
     """
     # The columns of a missing difference or slope are empty.
     columns = [

@@ -85,7 +85,7 @@ def make_short_answer(summary: Summary) -> str:
         at_test = format_lengths(ranked[0].groups.test, "test")
         answer += f", and {format_number(test.median, summary.infinity_text)} at the {at_test}"
 
-    # The answer of a confirmation replaces or follows that of the search.
+    # The answer of a confirmation replaces or follows the answer of the search.
     finished = [confirmation for confirmation in read_confirmations(summary) if confirmation.comparison]
     if not finished:
         return f"{answer}. {describe_lead_briefly(summary)}".strip()
@@ -210,7 +210,7 @@ def _describe_test_value(summary: Summary, row: ConfigurationResult) -> str:
         low, high = (format_number(end, infinity_text) for end in (estimate.low, estimate.high))
         return f"{median_text} (95 % interval {low} to {high})"
 
-    # An infinite quartile is that of failed seeds, whose number is in the sentence before.
+    # An infinite quartile comes from failed seeds, whose number is in the sentence before.
     ends = {"lower": row.test_quartiles.q25, "upper": row.test_quartiles.q75}
     texts = {name: format_number(end, infinity_text) for name, end in ends.items()}
     quartiles = [f"quartiles {texts['lower']} to {texts['upper']}"]

@@ -32,7 +32,7 @@ def describe_sweep(summary: Summary) -> str:
 
 
 def describe_differences(sweep_comparison: SweepComparison) -> str:
-    """Return the keys in which two sweeps differ, with both values but those of code, which are digests."""
+    """Return the keys in which two sweeps differ, with both values, except for code, whose values are digests."""
     differing = {**sweep_comparison.specification, **sweep_comparison.environment}
     values = [f"{key} {_shorten_value(first)} / {_shorten_value(second)}" for key, (first, second) in differing.items()]
     values += [f"code of {key}" for key in sweep_comparison.code]

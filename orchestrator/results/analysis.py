@@ -22,7 +22,7 @@ from orchestrator.statistics.intervals import Estimate, estimate_correlation
 from orchestrator.statistics.quartiles import Floats
 
 # Why configurations are not independent, by kind of design. "survivors" is not a kind: rungs may prune any design, and
-# this reason then precedes that of the kind.
+# this reason then precedes the reason of the kind.
 DEPENDENCE_REASONS = {
     "grid_by_random": "configurations that share a draw are not independent",
     "fixed": "the configurations were not drawn",
@@ -43,8 +43,8 @@ class Effect(KeyEffect):
 class OrderAgreement:
     """The rank `correlation` of score and test median, and the configurations that beat the first at the test lengths.
 
-    `better` has (config_id, gain) of those of the `others` that have a better test median than the first configuration,
-    the largest gain first. Gains are infinite if the first configuration has no finite test median.
+    `better` has (config_id, gain) of each of the `others` with a better test median than the first configuration, the
+    largest gain first. Gains are infinite if the first configuration has no finite test median.
     """
 
     correlation: Estimate

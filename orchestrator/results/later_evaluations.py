@@ -78,7 +78,7 @@ def read_later_evaluations(state: SweepState, objective: Objective) -> tuple[Lat
 
 def _read_evaluation(state: SweepState, fields: Mapping[str, Any], objective: Objective) -> LaterEvaluation:
     """Return the later evaluation that a record describes, with the bands of its curves."""
-    # A later evaluation may use another task, but the trained lengths are those of the training run.
+    # A later evaluation may use another task, but the trained lengths stay as in training.
     trained_measurements = Measurements.from_recorded(
         state.measurements_by_digest[state.configurations[fields["config_id"]].measurements_digest]
     )

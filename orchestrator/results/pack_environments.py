@@ -273,7 +273,7 @@ def _join_environment_values(groups: Iterable[PackGroup]) -> dict[str, str]:
 
 
 def _find_distinct(code: Mapping[int, Code]) -> Iterable[Code]:
-    """Return the different codes among those of the seeds."""
+    """Return the distinct codes of the seeds."""
     return {tuple(sorted(parts.items())): parts for parts in code.values()}.values()
 
 

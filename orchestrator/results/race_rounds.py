@@ -29,7 +29,7 @@ def describe_rule(race_round: Round) -> str:
 
 def describe_race(race: Race) -> str:
     """Return a sentence on the members that a race has trained and on its ranks, without a final full stop."""
-    # Seeds are cumulative, because a configuration keeps those of earlier rounds.
+    # Seeds are cumulative, because a configuration keeps its seeds of earlier rounds.
     seed_count = 0
     round_texts = []
     for race_round in race.rounds:

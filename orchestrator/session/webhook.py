@@ -83,7 +83,7 @@ def post_fields(address: str, fields: dict[str, Any], seconds: float = TIMEOUT_S
 
     Waits no longer than `seconds`, whatever the server does.
     """
-    # The timeout of urllib is that of each operation, so a slow server could take longer.
+    # The timeout of urllib limits each operation, so a slow server could take longer.
     problems: list[str | None] = []
     thread = threading.Thread(target=lambda: problems.append(_post(address, fields, seconds)), daemon=True)
     thread.start()

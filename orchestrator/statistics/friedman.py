@@ -56,7 +56,7 @@ def rule_out_treatments(values_BK: Floats, level: float) -> FriedmanResult:
     if not p < level:
         return FriedmanResult(np.ones(treatments, dtype=bool), sums_K, p)
 
-    # The critical difference is that of two rank sums at `level`, from the residual variance of the ranks.
+    # The critical difference compares two rank sums at `level`, from the residual variance of the ranks.
     freedom = (blocks - 1) * (treatments - 1)  # 0 for one block, where nothing can be ruled out
     error = max(0.0, 2 * (blocks * squares - spread) / freedom) if freedom else math.inf
     critical = float(stats.t.isf(level / 2, freedom)) * math.sqrt(error) if freedom else math.inf

@@ -33,7 +33,7 @@ Integers = npt.NDArray[np.int64]
 class Estimate:
     """An estimate with its interval from `n` independent values; a missing number is NaN, and `reason` says why.
 
-    The interval of a median covers the true value in at least 95 % of samples (or the given level), that of a
+    An interval of a median covers the true value in at least 95 % of samples (or the given level), an interval of a
     correlation in about 95 %.
     """
 
@@ -49,8 +49,8 @@ def estimate_correlation(
 ) -> Estimate:
     """Return Spearman's rank correlation of independent pairs with an interval on Fisher's scale.
 
-    The variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), and that of
-    the jackknife. The first assumes a bivariate normal distribution; the second assumes nothing, but is noisy for small
+    The variance is the mean of two: (1 + r^2 / 2) / (n - 3) of Bonett and Wright (Psychometrika 65, 2000), and the
+    jackknife's. The first assumes a bivariate normal distribution; the second assumes nothing, but is noisy for small
     n. Pairs with a NaN are left out; infinities rank as the largest and smallest values, tied among themselves. `units`
     is the plural noun for the pairs in `reason`. A correlation of 1 gets the interval of the next smaller one (two
     neighbours swapped), with 1 as its upper end; for -1 likewise, with -1 as its lower end.
@@ -132,7 +132,7 @@ def compute_correlation_intervals(samples_RN2: Floats, level: float = LEVEL) -> 
 def _leave_one_out(samples_RN2: Floats) -> Floats:
     """Return the rank correlation of each sample without each of its pairs in turn (samples, pairs).
 
-    Without pair i, a rank falls by 1 if it is above that of i and by 1/2 if it is equal. So sums over all pairs are
+    Without pair i, a rank falls by 1 if it is above the rank of i, by 1/2 if it is equal. So sums over all pairs are
     corrected by sums over the pairs above i, in whole numbers: ranks are doubled, and falls are 0, 1 or 2. The result
     equals `compute_rank_correlations` of the remaining pairs bit for bit.
     """
@@ -217,7 +217,7 @@ def estimate_median(values: Iterable[float] | Floats, units: str = "values", *, 
 def estimate_mean(values: Iterable[float] | Floats, units: str = "values", *, level: float = LEVEL) -> Estimate:
     """Return the mean of independent values with Student's interval; NaN values are left out.
 
-    Its coverage is exactly `level` for normal values, and lower for few values with a heavy tail. `units` is that of
+    Its coverage is exactly `level` for normal values, and lower for few values with a heavy tail. `units` is as in
     `estimate_median`. The mean is undefined if a value is infinite.
     """
     sample = np.asarray(list(values), dtype=np.float64)

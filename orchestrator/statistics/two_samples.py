@@ -56,7 +56,7 @@ def compare_pairs(first: Floats, second: Floats) -> TwoSamples:
     The interval goes from the k-th smallest to the k-th largest difference and is valid for any distribution. In 4,000
     samples of 6 to 32 pairs from each of eleven distributions its coverage was 95.5 to 100 %, at levels of 96.1 to
     99.2 %. The shorter interval from signed ranks assumes symmetry; its coverage was 88 % if some seeds of one
-    configuration fail to learn and all others agree. p is that of the sign test, which the interval inverts: it is at
+    configuration fail to learn and all others agree. p comes from the sign test, which the interval inverts: it is at
     most .05 if and only if an interval of LEVEL excludes 0.
     """
     return summarize_differences(subtract_pairs(first, second))

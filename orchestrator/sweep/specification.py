@@ -185,7 +185,7 @@ def list_differing_settings(spec: SweepSpec, other_spec: SweepSpec) -> list[str]
 
 
 def resolve_tracking_uri(spec: SweepSpec) -> SweepSpec:
-    """Return `spec` with an absolute MLflow address: its own, else that of MLflow's variable, if set.
+    """Return `spec` with an absolute MLflow address: its own, else the address in MLflow's variable, if set.
 
     So the address means the same file in every working folder. Raises UserError for an invalid variable.
     """

@@ -37,7 +37,7 @@ def strip_password(uri: str) -> str:
 
     strip_password("postgresql://ada:pw@host/x") -> "postgresql://ada@host/x"
     """
-    # A server's user name is part of its secret; that of a database only names the account.
+    # A server's user name is part of its secret; a database's user name only names the account.
     masked_uri = mask_passwords(uri)
     if is_web_address(masked_uri) and "@" in (parts := urlsplit(masked_uri)).netloc:
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -37,7 +37,7 @@ def read_runs(uri: str, experiment: str, is_wanted: Callable[[str], bool]) -> It
             text = f"--experiment {experiment}: not in {uri}; allowed: {', '.join(experiment_ids) or 'none'}"
             raise UserError(text + suggest_nearest(experiment, experiment_ids))
 
-        # Histories cost a request each, so only those of wanted metrics are read.
+        # Histories cost a request each, so only wanted metrics are read.
         search = partial(client.search_runs, [experiment_ids[experiment]], order_by=["attributes.start_time ASC"])
         for run in iterate_pages(search):
             names = set(run.data.metrics)

@@ -153,7 +153,7 @@ def delete_runs(folder: Path, uri: str | None = None) -> dict[str, int]:
 
 
 def _choose_experiment(state: SweepState, records: Sequence[Record]) -> str:
-    """Return the MLflow experiment that a driver last published to, else that of the sweep file, else the study."""
+    """Return the MLflow experiment last published to by a driver, else the sweep file's, else the study."""
     published = [record.fields for record in records if record.kind == "publish" and record.fields.get("ok")]
     experiments = [fields.get("experiment") for fields in reversed(published)]
     return next(filter(None, experiments), (state.spec.get("tracking") or {}).get("experiment") or state.study)

@@ -71,7 +71,7 @@ def serve(
     with convert_tracking_errors(uri):
         create_sqlite_store(uri)
 
-    # MLflow opens an experiment on an empty page, so links are printed; those of one sweep are long enough.
+    # MLflow opens an experiment on an empty page, so links are printed; the links of one sweep are long enough.
     with suppress(KeyboardInterrupt), run_server(database, host, port, allowed_hosts) as (url, server):
         client = MlflowClient(uri)
         sweeps, address = list_sweep_runs(client), url

@@ -113,7 +113,7 @@ def _run_request(state: SweepState, request: EvaluationRequest) -> tuple["Stored
     from orchestrator.engine.environment import read_environment
     from trainers.evaluation.stored import evaluate_stored
 
-    # Evaluate with the resources of a pack, so that the environment is comparable with that of the training.
+    # Evaluate with the resources of a pack, so that the environment is comparable with the training's.
     resources = state.spec.get("resources", {})
     gpus = float(resources.get("gpus") or 0.0) if torch.cuda.is_available() else 0.0
     members = {seed: member for seed, member in request.members.items() if member is not None}

@@ -179,7 +179,7 @@ class _Reader:
                 reader._read_value(next(events), events, "", depth + 1)
                 continue
 
-            # The location of a key is its own line, not that of a value below it.
+            # The location of a key is its own line, not the line of a value below it.
             first_locations[key] = location
             self.findings.locations[join_key_path(key_path, key)] = location
             mapping[key] = self._read_value(next(events), events, join_key_path(key_path, key), depth + 1)

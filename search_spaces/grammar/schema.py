@@ -19,5 +19,5 @@ def make_json_schema() -> dict[str, Any]:
 
 
 def format_schema(schema: Mapping[str, Any] | None = None) -> str:
-    """Return a schema as text, by default that of schema.json."""
+    """Return a schema as text, by default the schema in schema.json."""
     return json.dumps(make_json_schema() if schema is None else schema, indent=2, ensure_ascii=False) + "\n"

@@ -39,7 +39,7 @@ METRIC_TASK: dict[str, Any] = {"name": "copy_string", "train_length": 4, "test_l
 
 
 def check_task(task: Task, lengths: Sequence[int] = ()) -> list[str]:
-    """Return the problems of a task's batches; if there are none, those of a training step and an evaluation.
+    """Return the problems of a task's batches; without any, the problems of a training step and an evaluation.
 
     lengths: the evaluated lengths, by default all. An exception of the task's code is a problem, too.
     """

@@ -148,7 +148,7 @@ def find_target_problems(
 
 
 def _find_batch_problem(batch: Batch, outputs: int, any_targets: bool) -> str | None:
-    """Return the problem of the first tensor of a wrong shape, else that of the values of the targets, else None."""
+    """Return the problem of the first tensor of a wrong shape, else of the values of the targets, else None."""
     tokens = tuple(batch.tokens.shape)
     distributions = (*tokens, outputs)
     for name, tensor in vars(batch).items():
@@ -159,7 +159,7 @@ def _find_batch_problem(batch: Batch, outputs: int, any_targets: bool) -> str | 
             is_valid = shape in (tokens, distributions)
             allowed = f"{tokens}, or {distributions}, a distribution over the outputs at each position"
         elif name in ("ids", "groups", "weight"):
-            forms = [tokens, (*tokens[:2], 1)] if name == "weight" else [tokens]  # the loss expands that of a row
+            forms = [tokens, (*tokens[:2], 1)] if name == "weight" else [tokens]  # the loss expands the weight of a row
             is_valid, allowed = shape in forms, " or ".join(map(str, forms))
         else:  # a row for each row of tokens of each seed
             is_valid, allowed = shape[:2] == tokens[:2], f"({tokens[0]}, {tokens[1]}, ...)"

@@ -179,7 +179,7 @@ class InitialWeights(Settings):
                 "name in the data folder (LENGTHWISE_DATA)"
             ) from error
 
-        # The results would not be those of the recorded configuration.
+        # The results would differ from the recorded configuration's.
         recorded = self.sha256[key] if isinstance(self.sha256, dict) else self.sha256
         if recorded not in (None, sha256):
             raise WeightsError(f"{path}: its SHA-256 is {sha256}, not {recorded}; restore the file, or run a new sweep")
@@ -219,7 +219,7 @@ class _NoAverageError(WeightsError):
 
 
 class _MisfitError(WeightsError):
-    """The tensors of the file are not those of the model."""
+    """The tensors of the file do not fit the model."""
 
 
 @dataclass

@@ -182,7 +182,7 @@ class _PackEvaluator:
                 pack.model, weights, pack.form, piece_noise, pack.training.compute_dtype, self.beat, is_recording
             )
 
-            # The task's scores, then those of the model and of added metrics, from what the pass has recorded.
+            # The task's scores, then scores of the model and of added metrics, from values recorded in the pass.
             logits = None
             if shares_logits:
                 logits = forward(piece)
@@ -253,7 +253,7 @@ def _select_weights(averages: Sequence[Tensor], stacked_members: range) -> Tenso
 
 
 def _join_rows(pieces: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
-    """Return the scores of all rows, (M, B, ...) by name, from those of the pieces."""
+    """Return the scores of all rows, (M, B, ...) by name, from the scores of the pieces."""
     if len(pieces) == 1:
         return pieces[0]
     return {name: torch.cat([piece[name] for piece in pieces], dim=1) for name in pieces[0]}

@@ -213,7 +213,7 @@ class _CachedText:
         self.ids = ids
         self.groups = groups
 
-        # The logits of the first generated token are those of the last real token of the prompt.
+        # The logits of the prompt's last real token predict the first generated token.
         prompt_inputs = (None if values is None else values[..., : self.prompt_length] for values in (ids, groups))
         logits, self.cache = forward.prefill(Batch(prompt_MBP, prompt_MBP, *prompt_inputs), total)
         self.logits = logits[:, :, -1] if lengths is None else _select_logits(logits, lengths - 1)

@@ -18,7 +18,7 @@ class LayerCache:
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def append(self, context: Context) -> Context:
-        """Append keys, values and key state of the new tokens; return the context with those of all tokens so far."""
+        """Append keys, values and key state of the new tokens; return the context with all tokens so far."""
         # The buffers have their full width from the start, so that extending them copies no earlier token.
         last = context.first + context.count
         state = {f"state.{name}": value for name, value in context.state.items()}

@@ -202,8 +202,8 @@ class Transformer(Model):
         m, b, t = batch.tokens.shape
         if t > width:
             raise ValueError(f"{t} tokens do not fit into a cache of {width}")
-        # Ids are assigned for the full width at once, so that random positions of later tokens continue those of the
-        # prompt.
+        # Ids are assigned for the full width at once, so that random positions of later tokens continue the prompt's
+        # positions.
         state = TokenCache.empty(self.layers, width, self.position.assign_ids(batch.ids, (m, b, width), noise))
         ids = None if state.ids is None else state.ids[..., :t]
         forward_pass = self._make_pass(weights, batch.tokens, 0, ids, noise, groups=batch.groups)

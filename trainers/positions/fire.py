@@ -47,7 +47,7 @@ class Fire(Position):
         c = parameters["c"][:, :, None]
         limit = (self.threshold * parameters["factor"]).abs()[:, :, None]
 
-        # Divide by the later of the two positions, which in a causal model is that of the query.
+        # Divide by the later of the two positions, which in a causal model is the query's.
         distance = context.differences().abs().to(dtype)
         query = context.query_ids.to(dtype)[..., :, None]
         key = context.key_ids.to(dtype)[..., None, :]

@@ -18,7 +18,7 @@ from trainers.tensors.batch import Batch
 TrainStep = Callable[[TrainingState, Sequence[Batch]], None]
 
 # Steps that use more than this share of the process's GPU memory stay eager: they keep the GPU busy anyway, and a
-# captured graph needs memory of its own in addition to that of the eager steps.
+# captured graph needs memory of its own in addition to the memory of eager steps.
 MAX_MEMORY_SHARE = 0.25
 MAX_GRAPHS = 8  # each for batches of other shapes
 

@@ -137,7 +137,7 @@ def compute_gradients(
 
     averages: as in `compute_losses`. Raises ValueError for a loss that does not depend on the weights.
     """
-    # The noise of a slice is that of its rows in the batch, so accumulation does not change random numbers.
+    # A slice has the noise of its rows in the batch, so accumulation does not change random numbers.
     noise = make_training_noise(pack, step)
     slices: list[tuple[Batch, Noise | None]] = []  # the compiler cannot trace list[...]()
     for part, batch in enumerate(batches):

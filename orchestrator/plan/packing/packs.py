@@ -38,7 +38,7 @@ MemberByKey = dict[str, Member]
 class Cluster:
     """The workers for packs: the number of packs that run at once, the memory of each in bytes, and a description.
 
-    The memory is that of GPUs if packs need GPUs.
+    The memory is GPU memory if packs need GPUs.
     """
 
     workers: int

@@ -112,7 +112,7 @@ def write_curves(state: SweepState, curves: pd.DataFrame | None = None) -> Path:
     path = state.folder / CURVES_FILE
     curves = read_curves(state) if curves is None else curves
 
-    # The columns of a part have fixed types, those of searched values follow from their dtypes.
+    # The columns of a part have fixed types; types of searched values follow from their dtypes.
     fixed_types = {field.name: field.type for field in make_schema()}
     types = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.dictionary(pa.int32(), pa.string())}
     schema = pa.schema([(name, fixed_types.get(name, types[dtype.kind])) for name, dtype in curves.dtypes.items()])

@@ -154,7 +154,7 @@ class PackState:
         if is_active:
             self.status = "running"
 
-        # The pack still evaluates a pruned member, whose recorded state must stay that of its pruning.
+        # The pack still evaluates a pruned member, whose recorded state must stay as it was when pruned.
         stopped_steps = fields.get("stopped_at", [-1] * len(self.members))
         rows = zip(self.members, self.member_states, fields["failed_at"], stopped_steps, strict=True)
         for (config_id, _), member, failed_at, stopped_at in rows:

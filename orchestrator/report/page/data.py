@@ -46,7 +46,7 @@ RecordedLengths = tuple[LengthGroups, tuple[int, ...]]  # the evaluated lengths 
 
 
 def make_page_data(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
-    """Return all data of the page; `curves` are those of all members, also of unfinished configurations."""
+    """Return all data of the page; `curves` has all members, also of unfinished configurations."""
     # Configurations refer to groups of lengths by number.
     objective = summary.objective
     groups: dict[RecordedLengths, int] = {}

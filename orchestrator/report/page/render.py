@@ -71,7 +71,7 @@ _UNBROKEN = re.compile(  # intervals, ranges and percentages, which a browser wo
 
 
 def render_page(summary: Summary, curves: pd.DataFrame) -> str:
-    """Return the page as HTML; `curves` are those of all members, also of unfinished configurations.
+    """Return the page as HTML; `curves` has all members, also of unfinished configurations.
 
     Names given by users are escaped here or shown as text by the script. Only scripts of this package run.
     """

@@ -26,7 +26,7 @@ def make_provenance_section(summary: Summary) -> Section:
         where = "installed" if fields["installed"] else name_copy_folder(fields["sha256"])
         texts[f"module {fields['module']}"] = f"{join_first_few(list(fields['files']), maximum=8)} ({where})"
 
-    # A script may change between packs, so its defaults are those of the packs, not of the sweep.
+    # A script may change between packs, so its defaults belong to packs, not to the sweep.
     if defaults := list_program_defaults(summary.state.packs.values()):
         texts["defaults of the program"] = describe_defaults(defaults)
 

@@ -156,7 +156,7 @@ def make_question(
     metric, average = metric or objective.metric, average or objective.average
     lengths = [set(getattr(side.summary.find_length_groups(side.row, metric), group)) for side in (first, second)]
 
-    # The objective's reduction and direction are those of the judged metric, and make no sense for others.
+    # The objective's reduction and direction belong to the judged metric, and make no sense for others.
     is_judged = metric == objective.metric
     return Question(
         group=group,

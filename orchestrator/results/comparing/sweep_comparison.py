@@ -114,7 +114,7 @@ def compare_sweeps(
     average: str | None = None,
     lengths: str | None = None,
 ) -> SweepComparison:
-    """Compare two sweeps at the configurations with equal searched values; options are those of `make_questions`.
+    """Compare two sweeps at the configurations with equal searched values; options are as in `make_questions`.
 
     Seeds are paired if every matched pair shares random streams, as in `compare_sides`; comparisons of all pairs use
     the seeds that all configurations have. Raises UserError if no common configuration has ended in both sweeps, or if

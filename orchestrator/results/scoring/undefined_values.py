@@ -29,7 +29,7 @@ def describe_undefined_values(state: SweepState, chosen_curves: pd.DataFrame, ob
 
     `chosen_curves` are at the judged evaluation. Only members that ended without failing are counted.
     """
-    # The NaN of a failed member has a known reason; that of a member that ended well must be explained.
+    # NaN of a failed member has a known reason; NaN of a member that ended well must be explained.
     ended_members = {
         (config_id, seed)
         for config_id, configuration in state.configurations.items()

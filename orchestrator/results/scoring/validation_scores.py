@@ -60,7 +60,7 @@ def has_early_stops(state: SweepState) -> bool:
 
 
 def _read_pack_scores(state: SweepState) -> Iterator[ValidationScore]:
-    """Yield the validation scores of every pack, without those of members after they were pruned."""
+    """Yield the validation scores of every pack, without scores of members after they were pruned."""
     for pack in state.packs.values():
         for step, fields in pack.evaluations.items():
             stages, stopped = fields.get("stages"), fields.get("stopped_at")

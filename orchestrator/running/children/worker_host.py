@@ -44,7 +44,7 @@ class WorkerHost:
             if failure is not None:
                 raise failure
         driver_end, worker_end = socket.socketpair()
-        with worker_end, suppress(OSError):  # if the host dies, the connection is closed like that of a dead worker
+        with worker_end, suppress(OSError):  # if the host dies, its connection closes as if the worker died
             socket.send_fds(self._requests, [b"w"], [worker_end.fileno()])
         return Connection(driver_end.detach())
 

@@ -107,7 +107,7 @@ class SweepBudget:
         race = self._state.race
         pause_at = race.next_rung.step if race and race.next_rung else None
 
-        # Time is that of the slowest of the chosen packs; work adds up over all packs.
+        # The slowest chosen pack determines the time; work adds up over all packs.
         packs = [*chosen, *others]
         steps = [_count_steps_left(pack, pause_at) for pack in packs]
         seconds = [step_times.estimate(pack) * count for pack, count in zip(packs, steps, strict=True)]

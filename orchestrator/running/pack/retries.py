@@ -52,7 +52,7 @@ class Retries:
     def __init__(self, max_retries: int) -> None:
         self.max_retries = max_retries
         self._deaths = Counter[str]()
-        self._exceptions = Counter[str]()  # those of the deaths that allow one retry
+        self._exceptions = Counter[str]()  # by pack_id: deaths that allow one retry
 
     def report_death(self, driver: Driver, pack_id: str, death: Death) -> bool:
         """Report a death to the driver, and return whether the pack is retried now.

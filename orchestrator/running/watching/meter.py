@@ -80,7 +80,7 @@ def make_progress_rows(
     In a race, totals and time left are for the present round. `speed`, in member-steps per second, is shown until a
     pack has measured its own speed.
     """
-    # Running packs measure their own speed, which is newer than that of the sweep.
+    # Running packs measure their own speed, which is newer than the sweep's.
     done, total = sum(count_steps_done(state, running).values()), count_steps(state)
     counts = Counter(member.status for member in state.members)
     in_training = sum(

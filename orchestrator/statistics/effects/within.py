@@ -25,7 +25,7 @@ Cells = Mapping[Hashable, Mapping[str, Sequence[float]]]
 class Difference:
     """The score at `value` minus the score at `against`: the median over `n` units with its interval.
 
-    `p` is that of the sign test, which the interval inverts. Missing numbers are NaN, and `reason` says why.
+    `p` is the p-value of the sign test, which the interval inverts. Missing numbers are NaN, and `reason` says why.
     """
 
     value: str
@@ -43,9 +43,9 @@ class WithinComparison:
     """The values of a key compared within units: differences from the first value, a test, and a correlation.
 
     `correlation` is the median over units of the rank correlation of value and score, with its interval and the sign
-    test's `correlation_p`, for three or more numbers, else NaN. `p` is that of Friedman's test over units with all
-    values for three or more values, else of the only difference. `matched` is True if the values of all other compared
-    keys were equal.
+    test's `correlation_p`, for three or more numbers, else NaN. `p` comes from Friedman's test over units with all
+    values for three or more values, else from the only difference. `matched` is True if the values of all other
+    compared keys were equal.
     """
 
     differences: tuple[Difference, ...]

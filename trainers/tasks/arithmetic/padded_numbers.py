@@ -119,7 +119,7 @@ class PaddedNumbers(Task):
 
     @property
     def train_positions(self) -> int:
-        """Number of tokens of a training row, which is that of every row."""
+        """Number of tokens of a training row, the same for every row."""
         return self.positions
 
     @property

@@ -2,7 +2,7 @@
 
 Square index = n * row + column. A bitboard has bit `square` set for a disc. Four upward directions and their opposites
 are trailing dimensions, so that legal moves of all games take a few dozen elementwise operations. `mover` are the discs
-of the side to move, `opponent` those of the other side.
+of the side to move, `opponent` the discs of the other side.
 """
 
 from dataclasses import dataclass

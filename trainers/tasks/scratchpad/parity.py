@@ -91,7 +91,7 @@ class Parity(ScratchpadTask):
 
     def write_text(self, cells_SBN: Tensor, bits_SBN: Tensor, length_SB: Tensor) -> Text:
         """Return rows of given bits in given ascending cells, of which `length` are used."""
-        # There is one place more than bits: that of the last state.
+        # There is one place more than bits, for the last state.
         index = torch.arange(cells_SBN.shape[-1] + 1, device=length_SB.device)
         count = length_SB[..., None]
         is_used = index < count

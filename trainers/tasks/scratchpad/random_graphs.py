@@ -5,7 +5,7 @@ one has a pair at the given distance; its first pair by node number is used, as 
 arXiv:2406.06467. Names are assigned at random, so node numbers carry no information.
 
 Shapes must not depend on the draw, so TRIES graphs are drawn at once and the first with such a pair is used; a row
-without such a graph gets that of `make_planted_graph`. Otherwise this is rejection sampling. With 24 nodes and edges a
+without such a graph gets one from `make_planted_graph`. Otherwise this is rejection sampling. With 24 nodes and edges a
 graph has a pair at distance 4 with probability 0.95 (of 20,000 graphs; 0.999 at distance 3, 1 below and for unconnected
 pairs), so one row in 2 * 10^10 at this distance is planted.
 Shapes: S seeds, B rows, C drawn graphs, N nodes, E edges.

@@ -139,7 +139,7 @@ class Reachability(GraphTask):
 
     def draw_probe(self, draws: Draws, site: int, length: int, label_SB: Tensor) -> Text:
         """Return drawn questions on graphs of cycles with these labels; uses sites `site` and `site + 1`."""
-        # The cycles of both labels are constants, so a row only selects those of its label.
+        # The cycles of both labels are constants, so a row only selects the cycles of its label.
         device = label_SB.device
         is_one = label_SB[..., None] > 0
         (first_0, size_0), (first_1, size_1) = map(_list_node_cycles, self.cycle_sizes(length))

@@ -31,8 +31,8 @@ function findValueRange() {
   return low < high ? [low, high] : [low / 2, high * 2];
 }
 
-// Return the curves of the seeds of a configuration; none at a chosen step, because only those of the judged evaluation
-// are stored.
+// Return the curves of the seeds of a configuration; none at a chosen step, because only the judged evaluation has
+// curves of single seeds.
 const listSeedCurves = c => chosenEvaluation() ? []
   : configurations[c].seeds.map((_, s) => seedCurve(state.metric, state.average, c, s));
 

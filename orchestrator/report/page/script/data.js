@@ -16,8 +16,8 @@ if (!page.metrics.some(metric => metric.lengths.length)) {
   return;
 }
 
-// The curves of all seeds and the quartiles over seeds lie in one array; here is where those of each metric m and
-// average a begin. Quartiles are of each evaluation e: 0 is the judged one, 1 and more are those at page.steps.
+// The curves of all seeds and the quartiles over seeds lie in one array; these are the offsets for each metric m and
+// average a. Quartiles exist for each evaluation e: 0 is the judged evaluation, 1 and more are at page.steps.
 const bytes = Uint8Array.from(atob(page.numbers), letter => letter.charCodeAt(0));
 const numbers = new Float32Array(bytes.buffer);
 const evaluations = 1 + page.steps.length;

@@ -114,7 +114,7 @@ function drawFilterAxis({svg, x, makeAxis, left, top, bottom, lowest, highest}, 
   const filter = state.filters[axis.name], range = filter ? findRange(axis, filter) : [0, 1];
   if (filter) area.call(brush.move, range.toReversed().map(part => lowest - part * (lowest - highest)));
 
-  // The name of the axis is a slider for the keyboard; those of the outer axes stay inside the picture.
+  // The name of the axis is a slider for the keyboard; the names of the outer axes stay inside the picture.
   const [start, anchor] = !index ? [10 - left, "start"] : index === axes.length - 1 ? [44, "end"] : [0, "middle"];
   group.append("text").attr("class", "axis-name").attr("y", 14).attr("x", start).attr("text-anchor", anchor)
     .text(axis.outcome ? `${axis.name}${describeLengths(axis.name)}` : axis.name)

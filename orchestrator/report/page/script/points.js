@@ -73,7 +73,7 @@ function makePanel(box, axis, width) {
     .attr("role", "img")
     .attr("aria-label", `${state.outcome} outcome against ${axis.name}${describeSides(describeSide)}`);
 
-  // The left margin is that of the widest label, so that panels do not cut it.
+  // The left margin fits the widest label, so that panels do not cut it.
   const y = makeOutcomeScale(bottom - STRIP_BELOW, top + STRIP_ABOVE);
   const outcomes = d3.axisLeft(y).ticks(4).tickFormat((y.log ? logTickFormat : linearTickFormat)(y));
   const left = Math.max(58, 30 + measureLabels(svg, outcomes)), x = axis.scale.copy().range([left + 15, width - 15]);

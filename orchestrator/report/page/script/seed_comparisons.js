@@ -149,7 +149,7 @@ function describeComparison(comparison, first, second) {
   const at = `at the ${group} length${lengths.length > 1 ? "s" : ""} ${formatRanges(lengths)}`;
   if (Number.isNaN(difference)) return `No verdict ${at}: ${reason}.`;
 
-  // Without an interval, an infinite difference is that of failed seeds alone.
+  // Without an interval, an infinite difference comes from failed seeds alone.
   const failures = [[bothFailed, "both sides"], [oneFailed, "one side"]].filter(([count]) => count)
     .map(([count, where]) => `${count} of them failed on ${where}`);
   const failedPairs = failures.length ? `; ${failures.join(", ")}` : "";
@@ -162,7 +162,7 @@ function describeComparison(comparison, first, second) {
   // Equal values in all pairs; with few pairs there is no interval.
   const atEnd = isAtEnd(comparison)
     ? `; both medians are ${comparison.medians[0]}, where a difference can hardly show` : "";
-  const measured = metricName() === judgedName ? "" : ` in ${metricName()}`; // else it is that of every other sentence
+  const measured = metricName() === judgedName ? "" : ` in ${metricName()}`; // else every sentence is about it
   const finished = n - bothFailed, ties = countTrue(differences.map(value => value === 0));
   if (finished > 1 && ties === n) {
     const failed = `${bothFailed} pair${bothFailed > 1 ? "s" : ""} failed on both sides`;

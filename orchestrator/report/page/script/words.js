@@ -23,7 +23,7 @@ const shorten = value => {
 const listFirst = (texts, separator = ", ") =>
   `${texts.slice(0, 6).join(separator)}${texts.length > 6 ? " ..." : ""}`;
 
-// Return a metric with its average of weights; and name those of the objective and of the curves.
+// Return the name of a metric with its weight average; and the names for the objective and for the shown curves.
 const formatMetric = (metric, average) => average === "raw" ? metric : `${metric} (${average})`;
 const judgedName = formatMetric(page.judged.metric, page.judged.average);
 const metricName = () => formatMetric(page.metrics[state.metric].name, page.averages[state.average]);
