@@ -9,7 +9,7 @@ import torch
 from orchestrator.engine.engine import Engine
 from orchestrator.plan import optuna_draws
 from orchestrator.plan.checks.sweep_file_checks import build_configurations, check_data
-from orchestrator.text.wording import compact_value, format_ranges
+from orchestrator.text.wording import compact_value, format_ranges, join_with_and
 from orchestrator.trainer_choice import refuse_program
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -69,7 +69,7 @@ def format_examples(examples: Sequence[Example], annotations: Sequence[str] = ()
 
     Single characters are not separated by blanks.
     """
-    rows_below = " and ".join(", ".join(["their targets", *annotations]).rsplit(", ", 1))
+    rows_below = join_with_and(["their targets", *annotations])
     lines = [f"the first training inputs, above {rows_below}:", ""] if examples else []
     for rows in examples:
         # A target is printed below its token; tokens with blanks need a wider separator, single characters none.

@@ -162,6 +162,12 @@ def format_count(number: float, noun: str) -> str:
     return f"{text} {noun}" if number == 1 else f"{text} {noun}s"
 
 
+def join_with_and(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence: join_with_and(["a", "b", "c"]) -> "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def format_command(verb: str, folder: Path) -> str:
     """Return a shell command on a sweep directory: "lengthwise resume sweeps/quickstart"."""
     return f"lengthwise {verb} {shlex.quote(find_address(folder) or str(folder))}"

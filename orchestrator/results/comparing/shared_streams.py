@@ -15,6 +15,7 @@ from orchestrator.engine.engine_streams import DATA, INITIAL, INPUTS, WEIGHTS
 from orchestrator.engine.environment import MODULE
 from orchestrator.errors import UntrustedCode
 from orchestrator.results.pack_environments import ConfigurationProvenance, find_differing_code
+from orchestrator.text.wording import join_with_and
 from orchestrator.trainer_choice import find_shared_streams, get_trainer
 
 
@@ -41,14 +42,14 @@ class SharedStreams:
 
     @property
     def sentence(self) -> str:
-        """The streams as text: "same training data, test inputs; initial weights differ (model.position)"."""
+        """The streams as text: "same training data and test inputs; initial weights differ (model.position)"."""
         # A program draws its own random numbers, so only the sweep file can say what seeds share.
         if self.by_number:
-            declared = f"the sweep file declares the same {', '.join(self.common)}"
+            declared = f"the sweep file declares the same {join_with_and(self.common)}" if self.common else ""
             unknown = "whether seeds share anything random is not known"
-            return f"by seed number; {declared if self.common else unknown}"
+            return f"by seed number; {declared or unknown}"
 
-        parts = [f"same {', '.join(self.common)}"] if self.common else []
+        parts = [f"same {join_with_and(self.common)}"] if self.common else []
         parts += [
             f"{stream} {'may differ' if stream in self.uncertain else 'differ'} ({', '.join(keys)})"
             for stream, keys in self.causes.items()

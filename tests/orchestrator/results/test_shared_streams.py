@@ -146,11 +146,11 @@ def test_without_the_classes_weights_may_differ_and_a_pack_still_shares_all():
     rest = {"task": {"name": "gone"}, "training": {"steps": 10}}
     resolved = [{**rest, "model": {"name": "lost", "dropout": rate}} for rate in (0.0, 0.1)]
     apart = compare_streams(*(ConfigurationProvenance(resolved=tree, structural_keys=frozenset()) for tree in resolved))
-    assert apart.sentence == "same training data, test inputs; initial weights may differ (model.dropout)"
+    assert apart.sentence == "same training data and test inputs; initial weights may differ (model.dropout)"
     together = compare_streams(
         *(ConfigurationProvenance(resolved=tree, structural_keys=frozenset({"k"})) for tree in resolved)
     )
-    assert together.sentence == "same training data, test inputs, initial weights"
+    assert together.sentence == "same training data, test inputs and initial weights"
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_two_sweeps_of_one_task_with_changed_code_are_not_said_to_share_anything
     assert SweepState.load(first).configurations.keys() == SweepState.load(changed).configurations.keys()
 
     same = compare_named(first, "0", f"{again}/0").comparisons[0].shared
-    assert same.sentence == "same training data, test inputs, initial weights" and not same.differing
+    assert same.sentence == "same training data, test inputs and initial weights" and not same.differing
     comparison = compare_named(first, "0", f"{changed}/0").comparisons[0]
     assert (
         comparison.shared.common == ()

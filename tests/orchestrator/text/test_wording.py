@@ -19,6 +19,7 @@ from orchestrator.text.wording import (
     format_ranges,
     format_steps,
     group_errors,
+    join_with_and,
     read_numbers,
     shorten_keys,
 )
@@ -35,6 +36,7 @@ def test_words():
         "0.00316", "0.9995", "0.99", "true", "null", "64", "1e-5", "[null, a]"
     ]  # fmt: skip
     assert [format_ranges(x) for x in ((), (4,), (1, 2, 3, 7), (2, 1))] == ["none", "4", "1-3, 7", "1-2"]
+    assert [join_with_and(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
 
 
 PARTS = st.sampled_from(["training", "task", "averages", "ema", "name", "lr", "train", *SHORT_NAMES])
