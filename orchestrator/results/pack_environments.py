@@ -53,13 +53,16 @@ class PackEnvironments:
     """All groups of packs of a sweep, the largest first, and its code records by name, the latest last.
 
     `noun` is the word for a pack. `began_with_other_code` counts the seeds whose first run had other code than the
-    newest run. `seed_count` counts all seeds of packs that ran.
+    newest run; the first report of a step counts, so a seed that was retried from step 0 is one of them. Of these,
+    `ended_with_newest_code` counts those that also ran with the newest code. `seed_count` counts all seeds of packs
+    that ran.
     """
 
     noun: str = "pack"
     groups: tuple[PackGroup, ...] = ()
     codes: Mapping[str, Mapping[str, Any]]
     began_with_other_code: int = 0
+    ended_with_newest_code: int = 0
     seed_count: int = 0
 
     @classmethod
@@ -67,12 +70,13 @@ class PackEnvironments:
         """Group the packs of a sweep; no groups if its ledger records no environments."""
         # A pack resumed elsewhere ran in several environments, and is in the group of each.
         ids_by_group: dict[Run, list[str]] = {}
-        seeds_by_first_run: Counter[Run] = Counter()
+        seeds_by_runs: Counter[tuple[Run, ...]] = Counter()
         for pack in state.packs.values():
             runs = list_lasting_runs(state, pack)
             for run in runs:
                 ids_by_group.setdefault(run, []).append(pack.pack_id)
-            seeds_by_first_run.update(dict.fromkeys(runs[:1], len(pack.members)))
+            if runs:
+                seeds_by_runs[tuple(runs)] += len(pack.members)
 
         # The largest group comes first, because the others are compared with it.
         groups = [
@@ -90,13 +94,16 @@ class PackEnvironments:
 
         order = list(codes)
         newest = max(ids_by_group, key=lambda run: order.index(run[0]) if run[0] else -1, default=None)
-        counts = [count for run, count in seeds_by_first_run.items() if newest and read_code(run) != read_code(newest)]
+        newest_code = read_code(newest) if newest else {}
+        began = {runs: count for runs, count in seeds_by_runs.items() if read_code(runs[0]) != newest_code}
+        ended = [count for runs, count in began.items() if newest_code in map(read_code, runs)]
         return cls(
             noun=name_recorded_pack(state),
             groups=tuple(groups),
             codes=codes,
-            began_with_other_code=sum(counts),
-            seed_count=seeds_by_first_run.total(),
+            began_with_other_code=sum(began.values()),
+            ended_with_newest_code=sum(ended),
+            seed_count=seeds_by_runs.total(),
         )
 
     @property
@@ -123,6 +130,7 @@ class PackEnvironments:
         if not (changed_parts := self.changed_code or modules):
             return []
         count = f"{self.began_with_other_code} of {format_count(self.seed_count, 'seed')} began with other code"
+        count += f", {self.ended_with_newest_code} of them ended with the newest" if self.ended_with_newest_code else ""
         changed = f"{self.noun}s were trained with different code ({join_first_few(changed_parts)})"
         return [f"{changed}: {count}; the Provenance of report.html names them"]
 

@@ -250,6 +250,23 @@ def test_code_is_said_to_differ_only_if_something_of_the_old_code_is_left(
     assert {" then " in text for code in read_pack_code(state).values() for text in code.values()} >= {bool(others)}
 
 
+@pytest.mark.parametrize("saved", ["pass", "continue"], ids=["from a saved state", "from the start"])
+def test_seeds_that_newer_code_ended_are_counted_apart(saved: str, study: Study, own_code_forgotten) -> None:
+    """The first report of a retried seed stays that of the earlier code, also if nothing was saved after it."""
+    study.write(script(step="step == 15 and given['seed'] == '1' and 1 / 0", reported=saved), seeds=3)
+    state = study.run()
+    first_reports = {pack_id: pack.evaluations[10] for pack_id, pack in state.packs.items()}
+    study.write(script(reported=saved).replace("share = value", "share = 0.5 * value"), seeds=3)
+    state = study.resume(state, retry_failed=True, accept_code_change=True)
+    assert starts(state)[-1] == (10 if saved == "pass" else 0) and not state.failed_packs
+    assert {pack_id: pack.evaluations[10] for pack_id, pack in state.packs.items()} == first_reports
+    environments = PackEnvironments.from_state(state)
+    counts = environments.began_with_other_code, environments.ended_with_newest_code, environments.seed_count
+    assert counts == (3, 1, 3)
+    (sentence,) = environments.code_sentences
+    assert "3 of 3 seeds" in sentence and re.search(r"\b1 of them\b", sentence)
+
+
 CRASHES = "float(given['lr']) == 0.5 and step == 15 and 1 / 0"
 DIVERGES = "float(given['lr']) == 0.5 and step == 15 and (run.failed(step), sys.exit(0))"
 CRASHES_ONCE = "step == 15 and run.reported == 0 and sys.exit(3)"
