@@ -16,6 +16,7 @@ from trainers.errors import suggest_nearest
 from trainers.files.checkpoint import Snapshot
 from trainers.files.stored_state import fit_state
 from trainers.packs.pack import Pack
+from trainers.tensors.memory import may_share_memory
 
 Averages = tuple[tuple[Tensor, ...], ...]  # the buffers of every `Pack.buffer_sources`
 
@@ -157,11 +158,7 @@ def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
     """Return the state of the optimizer before the first step. Raises ValueError for a reserved name."""
     # A step overwrites the weights in place, and would change a state that shares their memory.
     state = pack.optimizer.make_initial_state(theta, pack.layout)
-    memory = theta.untyped_storage().data_ptr()
-    state = {
-        name: tensor.clone() if tensor.untyped_storage().data_ptr() == memory else tensor
-        for name, tensor in state.items()
-    }
+    state = {name: tensor.clone() if may_share_memory(tensor, [theta]) else tensor for name, tensor in state.items()}
 
     # Names must differ from those of other arrays in a checkpoint.
     reserved = {field.name for field in fields(TrainingState)}

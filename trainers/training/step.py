@@ -16,6 +16,7 @@ from trainers.positions.context import Recorder
 from trainers.random import Stream
 from trainers.tasks import supervised
 from trainers.tensors.batch import Batch
+from trainers.tensors.memory import may_share_memory
 from trainers.tensors.noise import Noise
 from trainers.tensors.precision import autocast
 from trainers.training.compiling import compile_once, compile_or_load, compile_program, mark_dynamic, should_compile
@@ -277,9 +278,10 @@ def _are_all_known_alive(alive_M: Tensor) -> bool:
 
 def _write_buffers(mask: Tensor | None, buffers: Sequence[Tensor], updates: Sequence[Tensor]) -> None:
     """Overwrite buffers with their updates, for the members in the mask (M,); None means all members."""
-    # Clone an update that aliases another buffer, which is overwritten before it is read.
+    # Copy an update that shares memory with a buffer, which may be overwritten before the update is read. A compiler
+    # fuses such copies with the computation of the update.
     separate = [
-        new.clone() if any(new is buffer for buffer in buffers if buffer is not old) else new.to(old.dtype)
+        new.to(old.dtype, copy=new is not old and may_share_memory(new, buffers))
         for old, new in zip(buffers, updates, strict=True)
     ]
     for buffer, new in zip(buffers, separate, strict=True):

@@ -24,7 +24,7 @@ from trainers.settings.fields import setting
 from trainers.settings.fields_by_key import find_field
 from trainers.tensors.parameters import ParameterLayout
 from trainers.training.cost import count_training_state_bytes, estimate_member_cost
-from trainers.training.step import train_next_step
+from trainers.training.step import sample_batches, train_next_step, train_step
 
 CPU = torch.device("cpu")
 OPTIONS: dict[str, Callable[[int], dict[str, Any]]] = {
@@ -68,10 +68,21 @@ class Noisy(Optimizer):
         return inputs.theta - inputs.rate * (inputs.gradient + share * noise), {"before": inputs.theta}
 
 
+class Remembering(Optimizer):
+    """Gradient descent that keeps the weights before its step, as a view of the tensor that the step overwrites."""
+
+    def make_initial_state(self, theta: Tensor, layout: ParameterLayout) -> dict[str, Tensor]:
+        return {"before": torch.zeros_like(theta)}
+
+    def update(self, inputs: Update) -> tuple[Tensor, dict[str, Tensor]]:
+        return inputs.theta - inputs.rate * inputs.gradient, {"before": inputs.theta.detach()}
+
+
 @pytest.fixture(autouse=True)
 def _own(registered: Callable[[str, str, type[Any]], None]) -> None:
     registered("optimizer", "sam", Sam)
     registered("optimizer", "noisy", Noisy)
+    registered("optimizer", "remembering", Remembering)
 
 
 def built(member: Make, name: str, seed: int, **more: Any) -> MemberConfig:
@@ -196,6 +207,16 @@ def test_noise_is_keyed_by_seed_and_step(member: Make) -> None:
     first, second = stepped(pack, 1), stepped(pack, 2)
     assert torch.equal(second.theta[0], second.theta[2]) and not torch.equal(second.theta[0], second.theta[1])
     assert torch.equal(second.optimizer["before"], first.theta), "a state that aliases the weights"
+
+
+@pytest.mark.parametrize("backend", ["none", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_view_of_the_weights_keeps_their_values_before_the_step(member: Make, backend: str) -> None:
+    pack = Pack([member(seed, training__optimizer="remembering") for seed in (0, 1)], CPU)
+    run_step = train_step if backend == "none" else torch.compile(train_step, fullgraph=True, backend=backend)
+    state = TrainingState.make_initial(pack)
+    before = state.theta.clone()
+    run_step(pack, state, sample_batches(pack, torch.tensor(1), 4))
+    assert torch.equal(state.optimizer["before"], before) and not torch.equal(state.theta, before)
 
 
 def test_estimates_know_the_size_of_the_state(member: Make) -> None:
