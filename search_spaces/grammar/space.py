@@ -101,7 +101,10 @@ def _parse_domain(key_path: str, raw: Any, findings: Findings, list_kind: str) -
     if len(kinds) != 1:
         nested = next((name for name, inner in raw.items() if isinstance(inner, dict)), None)
         dotted = f"{key_path.removeprefix('space.')}.{nested}, with dots" if nested and not kinds else None
-        similar = [find_nearest_name(name, DOMAINS, cutoff=0.85) for name in raw]
+        similar = [
+            find_nearest_name(name, DOMAINS, cutoff=0.75 if isinstance(inner, list) else 0.85)
+            for name, inner in raw.items()
+        ]
         nearest = None if kinds else next(filter(None, [*similar, _guess_domain(raw, list_kind)]), dotted)
         message = f"has {len(kinds)} domains ({', '.join(kinds)}); keep one" if kinds else "needs a domain"
         report("", message, given=raw, allowed=SYNTAX, nearest=nearest)

@@ -137,6 +137,8 @@ def _check_seeds(value: Any) -> tuple[int, ...]:
         return tuple(range(value))
     if isinstance(value, (list, tuple)) and len(value) > MAX_SEEDS:
         raise make_value_error(f"has {len(value)} seeds", f"at most {MAX_SEEDS}")
+    if isinstance(value, str):
+        raise make_value_error(f"{value!r} is not a number", allowed, suggest_number(value, whole=True))
     return _check_integers(value, 0, LARGEST_SEED, allowed)
 
 

@@ -74,6 +74,7 @@ CASES = {
     "zero seeds": ("seeds: 8", "seeds: 0", 18, "seeds"),
     "too many seeds": ("seeds: 8", "seeds: 1000000000000", 18, "seeds"),
     "seeds as exponent": ("seeds: 8", "seeds: 1e1", 18, "seeds", "10"),
+    "quoted seeds": ("seeds: 8", 'seeds: "8"', 18, "seeds", "8 without quotes"),
     "quoted seed": ("seeds: 8", 'seeds: [0, "3"]', 18, "seeds", "3 without quotes"),
     "quoted pack": ("pack: auto", 'pack: "4"', 27, "resources.pack", "4 without quotes"),
     "repeated seed": ("seeds: 8", "seeds: [1, 2, 1]", 18, "seeds"),
@@ -138,6 +139,8 @@ CASES = {
 DOMAINS = {
     "bare number": ("0.01", "", "{grid: [0.01]}"),
     "unknown domain": ("{loguniform: [1.0e-4, 1.0e-2]}", "", "log_uniform"),
+    "misspelt domain": ("{gird: [1.0e-4, 1.0e-2]}", "", "grid"),
+    "key like a domain": ("{norm: {choice: [none, pre]}}", "", "training.learning_rate.norm, with dots"),
     "two domains": ("{uniform: [0, 1], choice: [1]}", ""),
     "unknown option": ("{uniform: [0, 1], step: 1}", ".step"),
     "reversed bounds": ("{log_uniform: [1.0e-2, 1.0e-4]}", ".log_uniform"),

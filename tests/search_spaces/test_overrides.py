@@ -70,7 +70,7 @@ def test_where_names_the_override(sweep_file: Write) -> None:
         ("trainng.steps=5", "trainng", "did you mean training?"),
         ("objective.lenghts=[6]", "objective.lenghts", "did you mean lengths?"),
         ("description=x: y", "description", "must be text"),
-        ("seeds=none", "seeds", "is not allowed; given 'none'"),
+        ("seeds=none", "seeds", "'none' is not a number; allowed: a number from 1"),
         ("seeds=.nan", "seeds", "must be a finite number"),
         ("seeds=[1", "seeds", "is not valid YAML"),
         ("seeds=&a 1", "seeds", "anchors (&a) are not allowed"),
