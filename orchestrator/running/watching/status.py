@@ -1,6 +1,7 @@
 """Describe the status of a recorded sweep, for `status`: its counts, failures and tracebacks."""
 
 import statistics
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -27,6 +28,7 @@ from orchestrator.text.wording import (
     describe_better,
     format_command,
     format_count,
+    format_duration,
     format_label,
     format_lengths,
     format_metric,
@@ -78,6 +80,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         *([] if noun == "run" else [(f"{noun}s", _count_ended_packs(state))]),  # a run is a seed
         *(("packs repacked", sentence) for sentence in describe_repackings(state.repackings)),
         *([] if ended else [("steps", done_share)]),
+        *(_make_time_rows(state, done_steps, total_steps) if owner else []),
         ("best score" if ended else "best so far", f"{format_best_score(state)}{_describe_objective(state)}"),
     ]
 
@@ -92,6 +95,19 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         is_named = any(label == "crashed" and attempts[-1] in text for label, text in rows)
         last = "" if is_named else f", last: {attempts[-1]}"
         rows.append(("failed attempts", f"{len(attempts)} in {format_count(tried, noun)}{last}"))
+    return rows
+
+
+def _make_time_rows(state: SweepState, done_steps: int, total_steps: int) -> list[tuple[str, str]]:
+    """Return rows with the time since the running driver began and, where the record has its speed, the time left."""
+    began_at, last_at = state.sessions.spans[-1]
+    now = max(time.time(), last_at)  # the driver may run on a machine whose clock is ahead
+    rows = [("elapsed", format_duration(now - began_at))]
+
+    # How many steps were done before a later driver began is not recorded.
+    if len(state.sessions.spans) == 1 and 0 < done_steps < total_steps:
+        seconds_left = (last_at - began_at) * (total_steps - done_steps) / done_steps - (now - last_at)
+        rows += [("time left", f"about {format_duration(seconds_left)}")] if seconds_left > 0 else []
     return rows
 
 

@@ -17,7 +17,7 @@ from orchestrator.record.ledger.records import Record
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.configuration_tables import make_result_columns
 from orchestrator.results.make_summary import summarize
-from orchestrator.running.watching import leading_curve
+from orchestrator.running.watching import leading_curve, status
 from orchestrator.running.watching.follow import LedgerMeter, follow_sweep
 from orchestrator.running.watching.leading_curve import make_leading_curve_rows
 from orchestrator.running.watching.meter import find_best_configuration, format_best_score, make_progress_rows
@@ -25,6 +25,7 @@ from orchestrator.running.watching.progress import make_plain_line
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.session.webhook import make_notice_fields
 from orchestrator.text.consoles import align_rows
+from orchestrator.text.wording import format_duration
 from tests.orchestrator.running.ledgers import wait_for
 
 VALUES = [{"model.norm": "none"}, {"model.norm": "pre"}]
@@ -99,6 +100,24 @@ def test_the_time_left_follows_from_the_speed(tmp_path, synthetic_sweep, simple_
     state.updated_at = state.sessions.spans[0][0] + 225.0
     rows = dict(LedgerMeter(state).make_rows(state, "ada"))
     assert (rows["steps"], rows["time left"]) == ("50 %, 1 per second", "about 3 min 45 s")
+
+
+@pytest.mark.parametrize(
+    ("driver_sessions", "seconds_since", "left"), [(1, 25.0, "3 min 20 s"), (1, 250.0, ""), (2, 25.0, "")]
+)
+def test_status_has_the_times_of_a_running_sweep(
+    tmp_path, synthetic_sweep, simple_curve, monkeypatch, driver_sessions, seconds_since, left
+):
+    """Half of the steps took 225 s; then nothing was recorded for a time. A later driver's speed is unknown."""
+    state = synthetic_sweep(tmp_path / "half", VALUES, 2, simple_curve, ended=False, stop_after_step=50)
+    began = 1000.0
+    state.sessions.spans = [[began, began]] * (driver_sessions - 1) + [[began, began + 225.0]]
+    monkeypatch.setattr(status.time, "time", lambda: began + 225.0 + seconds_since)
+    assert not {"elapsed", "time left"} & dict(make_status_rows(state)).keys()  # nobody runs it
+    with Ledger.open(state.folder):
+        rows = dict(make_status_rows(state))
+    assert rows["elapsed"] == format_duration(225.0 + seconds_since)
+    assert rows.get("time left", "") == (f"about {left}" if left else "")
 
 
 def test_the_curve_of_the_leading_configuration_is_its_median(small_sweep):
