@@ -1,9 +1,9 @@
 """Name the seeds that failed, and why: for `status`, the screen of a sweep and report.html; needs no pandas."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from orchestrator.record.state.entities import ConfigurationState, MemberState
+from orchestrator.record.state.entities import ConfigurationState, MemberState, PackState
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command, format_count, format_label, format_ranges, group_errors
@@ -28,6 +28,27 @@ def _describe_divergence(state: SweepState, configuration: ConfigurationState, s
     else:
         subject = "loss or weights"
     return f"{subject} NaN or infinite"
+
+
+def describe_divergences(
+    state: SweepState,
+    pack: PackState,
+    earlier_failures: Sequence[int | None],
+    labels: Mapping[int, str] = MappingProxyType({}),
+) -> str:
+    """Return as text which members of a pack diverged since their `failed_at` were `earlier_failures`; "" if none.
+
+    For example "#0 seed 5, #3 seeds 0-1: diverged: loss or weights NaN or infinite at steps 20 to 75". `labels` are as
+    in `make_failure_rows`.
+    """
+    seeds, causes, steps = list[tuple[str, int]](), list[str](), list[int]()
+    for (config_id, seed), member, earlier in zip(pack.members, pack.member_states, earlier_failures, strict=True):
+        if member.failed_at is not None and earlier is None:
+            configuration = state.configurations[config_id]
+            seeds.append((labels.get(configuration.number, format_label(configuration.number)), seed))
+            causes.append(_describe_divergence(state, configuration, member.failed_at))
+            steps.append(member.failed_at)
+    return f"{name_seeds(seeds)}: diverged: {causes[0]} at {format_steps(steps)}" if seeds else ""
 
 
 def make_failure_rows(state: SweepState, labels: Mapping[int, str] = MappingProxyType({})) -> list[tuple[str, str]]:

@@ -22,7 +22,8 @@ from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.repackings import describe_repacking
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmation import make_label
+from orchestrator.results.confirmation import make_label, read_search_labels
+from orchestrator.results.seed_failures import describe_divergences
 from orchestrator.running.driving.budget import Limit, SweepBudget
 from orchestrator.running.driving.decide import (
     DecideRound,
@@ -178,7 +179,11 @@ class SweepDriver:
             fields = make_evaluation_fields(pack_id, decoded, curves)
             fields |= self._environments.make_fields(pack_id, self.state.environments)
             fields |= {"weights": weights.make_weights_fields(decoded.weights)} if decoded.weights else {}
+            earlier_failures = [member.failed_at for member in pack.member_states]
             self.record_all("evaluation", [fields])
+            labels = read_search_labels(self.state.provenance)
+            if text := describe_divergences(self.state, pack, earlier_failures, labels):
+                self._say(text)
             if decoded.final:
                 self._scores.score_final(pack_id, decoded)
 

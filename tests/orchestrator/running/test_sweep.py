@@ -157,6 +157,10 @@ def test_a_configuration_whose_seeds_all_diverge_fails_and_the_sweep_goes_on(sta
         state.configurations.values(), key=lambda configuration: configuration.values["training.learning_rate"]
     )
     assert [member.status for member in bad.members.values()] == ["failed", "failed"]
+    steps = sorted({member.failed_at for member in bad.members.values()})
+    (message,) = [text for text in staged.messages if "diverged" in text]  # once, though later evaluations have it, too
+    assert f"#{bad.number} seeds 0-1" in message and f"#{good.number} " not in message
+    assert message.endswith(" to ".join(str(step) for step in steps))
     assert all(member.failed_at >= 0 for member in bad.members.values())
     assert bad.is_scored and bad.score is None
     assert good.score is not None and find_best_configuration(state) is good
