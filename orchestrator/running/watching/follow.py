@@ -33,7 +33,8 @@ class LedgerMeter:
         """Return the progress as of the last record as rows; `driver` describes who runs the sweep."""
         elapsed = (state.updated_at or 0.0) - self._began_at
         done = sum(count_steps_done(state).values()) - self._steps_before
-        packs = {pack.pack_id: RunningPack() for pack in state.packs.values() if pack.status == "running"}
+        running_packs = [pack for pack in state.packs.values() if pack.status == "running"]  # each has an evaluation
+        packs = {pack.pack_id: RunningPack(phase="train") for pack in running_packs}
         speed = done / elapsed if elapsed > 0 else 0.0
         return make_progress_rows(state, packs, elapsed=elapsed, speed=speed, phase=f"run by {driver}")
 

@@ -83,15 +83,15 @@ def make_progress_rows(
     # Running packs measure their own speed, which is newer than the sweep's.
     done, total = sum(count_steps_done(state, running).values()), count_steps(state)
     counts = Counter(member.status for member in state.members)
-    in_training = sum(
-        member.status in ("planned", "running") for pack_id in running for member in state.packs[pack_id].member_states
-    )
+    started = [state.packs[pack_id] for pack_id, running_pack in running.items() if running_pack.phase != "starting"]
+    in_training = sum(member.status in ("planned", "running") for pack in started for member in pack.member_states)
+    training_text = f", {in_training} training" if in_training else ""
     member_steps_per_second = sum(running_pack.member_steps_per_second for running_pack in running.values()) or speed
 
     # A race, early stopping and the wait for the first evaluation have rows that other sweeps do not show.
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     rows += [
-        ("seeds", f"{counts['complete'] + counts['failed']}/{count_seeds(state)}, {in_training} training"),
+        ("seeds", f"{counts['complete'] + counts['failed']}/{count_seeds(state)}{training_text}"),
         ("seeds failed", str(counts["failed"])),
     ]
     if has_early_stops(state):

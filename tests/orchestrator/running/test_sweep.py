@@ -316,10 +316,12 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
         pack_id, _ = driver.take_next_pack()
         driver.on_hand_out(pack_id)
         meter, members = SpeedMeter(state), len(state.packs[pack_id].members)
-        assert "first evaluation" not in dict(meter.make_rows(driver.state, driver.running))
+        before = dict(meter.make_rows(driver.state, driver.running))
+        assert "first evaluation" not in before and before["seeds"] == "0/8"  # its worker is starting
         for phase, step, text in (("train", 5, "begins in about 15 s"), ("evaluate", 20, "under way")):
             heartbeat(driver, pack_id, phase, step, members)
             assert dict(meter.make_rows(driver.state, driver.running))["first evaluation"] == text
+            assert dict(meter.make_rows(driver.state, driver.running))["seeds"].startswith(f"0/8, {members} ")
     assert not any("first evaluation" in row for row in play_measured(staged)[1])
 
 
