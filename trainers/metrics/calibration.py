@@ -29,17 +29,17 @@ class Calibration(Metric):
         """Return the sum of right minus confidence in each bin, then the number of targets, (M, B, K + 1, L)."""
         # A confidence of exactly 1 belongs to the last bin.
         confidence_MBT = torch.softmax(evaluated.logits, dim=-1).amax(dim=-1)
-        gap_MBT = (~evaluated.mistakes).to(confidence_MBT.dtype) - confidence_MBT
+        gap_MBT = (~evaluated.mistake_mask).to(confidence_MBT.dtype) - confidence_MBT
         bin_MBT = (confidence_MBT * self.bins).long().clamp(max=self.bins - 1)
 
         # The bins of all rows together are known only in `reduce`, so here each row has the sums of its bins.
         bins_K = torch.arange(self.bins, device=gap_MBT.device)
         gap_MBTK = torch.where(bin_MBT[..., None] == bins_K, gap_MBT[..., None], 0.0)
         values_MBKT = torch.cat([gap_MBTK, torch.ones_like(gap_MBT)[..., None]], dim=-1).transpose(2, 3)
-        sums_MBKL = values_MBKT @ evaluated.counted.to(values_MBKT.dtype)
+        sums_MBKL = values_MBKT @ evaluated.target_mask.to(values_MBKT.dtype)
 
         # A confidence that is NaN lies in no bin, and must not count as a gap of 0.
-        is_undefined_MBL = (confidence_MBT.isnan()[..., None] & evaluated.counted).any(dim=2)
+        is_undefined_MBL = (confidence_MBT.isnan()[..., None] & evaluated.target_mask).any(dim=2)
         return sums_MBKL.masked_fill(is_undefined_MBL[:, :, None], torch.nan)
 
     def reduce(self, rows: Tensor, lengths: tuple[int, ...]) -> Tensor:

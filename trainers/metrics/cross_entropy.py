@@ -23,5 +23,5 @@ class CrossEntropy(Metric):
 
         # NaN leaves a row out of the mean, which is right for a row without targets. A row with NaN logits counts as
         # infinite.
-        has_targets_MBL = evaluated.counted.any(dim=2)
+        has_targets_MBL = evaluated.target_mask.any(dim=2)
         return losses_MBL.masked_fill(losses_MBL.isnan() & has_targets_MBL, torch.inf)

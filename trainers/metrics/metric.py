@@ -80,20 +80,29 @@ class EvaluatedBatch:
         return {}
 
     @cached_property
-    def counted(self) -> Tensor:
+    def target_mask(self) -> Tensor:
         """The mask of targets that count at each length, bool (M, B, T, L)."""
         return self.task.counted_targets(self.batch, self.lengths)
 
     @cached_property
-    def mistakes(self) -> Tensor:
-        """Which counted targets are predicted wrongly, bool (M, B, T)."""
+    def mistake_mask(self) -> Tensor:
+        """The mask of counted targets that are predicted wrongly, bool (M, B, T)."""
         return supervised.find_mistakes(self.logits, self.batch)
+
+    @property
+    def counted(self) -> Tensor:
+        """The former name of `target_mask`, for metrics of users."""
+        return self.target_mask
+
+    @property
+    def mistakes(self) -> Tensor:
+        """The former name of `mistake_mask`, for metrics of users."""
+        return self.mistake_mask
 
     def mean_over_targets(self, values_MBT: Tensor) -> Tensor:
         """Return the mean of values over the counted targets of each row, (M, B, L); NaN for a row without targets."""
-        counted_MBTL = self.counted
-        totals_MBL = torch.where(counted_MBTL, values_MBT[..., None], 0.0).sum(dim=2)  # masked values may be NaN
-        return totals_MBL / counted_MBTL.sum(dim=2)
+        totals_MBL = torch.where(self.target_mask, values_MBT[..., None], 0.0).sum(dim=2)  # masked values may be NaN
+        return totals_MBL / self.target_mask.sum(dim=2)
 
 
 class Metric(Settings, ABC):

@@ -175,6 +175,9 @@ def test_it_sees_step_and_weights_and_leaves_out_what_is_undefined(watching: lis
         assert value == 8 if length <= 5 else np.isnan(value)
     assert {length for seen in watching for length in seen.lengths} == {*recorded.lengths}
     assert all(len(weights) == len(pack) for weights in watching[0].weights.values())
+    assert (
+        watching[0].counted is watching[0].target_mask and watching[0].mistakes is watching[0].mistake_mask
+    )  # old names
 
 
 def test_a_run_killed_and_resumed_has_the_metrics_of_the_whole(tmp_path, watching, recorder: Recorder) -> None:
