@@ -78,7 +78,7 @@ def test_what_cannot_be_is_refused(sections) -> None:
 
 def test_what_random_positions_break_is_refused_and_trains_on_where_it_was_recorded(sections) -> None:
     for base, message in (
-        ({"name": "upe", "uniform": 2}, r"^model\.position\.base: upe finds the multiplier by its positions"),
+        ({"name": "upe", "uniform": 2}, r"^model\.position\.base: upe needs the multiplier"),
         (
             {"name": "randomized", "base": "learned"},
             r"^model\.position\.base: a randomized base has no effect",
