@@ -107,7 +107,7 @@ def _make_time_rows(state: SweepState, done_steps: int, total_steps: int) -> lis
     # How many steps were done before a later driver began is not recorded.
     if len(state.sessions.spans) == 1 and 0 < done_steps < total_steps:
         seconds_left = (last_at - began_at) * (total_steps - done_steps) / done_steps - (now - last_at)
-        rows += [("time left", f"about {format_duration(seconds_left)}")] if seconds_left > 0 else []
+        rows += [("time left", f"about {format_duration(seconds_left)}")] if seconds_left >= 1.0 else []
     return rows
 
 

@@ -103,7 +103,8 @@ def test_the_time_left_follows_from_the_speed(tmp_path, synthetic_sweep, simple_
 
 
 @pytest.mark.parametrize(
-    ("driver_sessions", "seconds_since", "left"), [(1, 25.0, "3 min 20 s"), (1, 250.0, ""), (2, 25.0, "")]
+    ("driver_sessions", "seconds_since", "left"),
+    [(1, 25.0, "3 min 20 s"), (1, 224.7, ""), (1, 250.0, ""), (2, 25.0, "")],
 )
 def test_status_has_the_times_of_a_running_sweep(
     tmp_path, synthetic_sweep, simple_curve, monkeypatch, driver_sessions, seconds_since, left
