@@ -220,7 +220,7 @@ def test_own_code_is_tried_on_one_thread(write_sweep, monkeypatch) -> None:
         (
             "picked = ",
             "raise GeneratorExit; picked = ",
-            r"raises GeneratorExit:  \(.*own_echo.py:\d+, loss\)",
+            r"raises GeneratorExit \(.*own_echo.py:\d+, loss\)",
         ),
         ("context.q.dtype", "context.q.type", r"raises TypeError: .* \(.*own_echo.py:\d+, score\)"),
     ],
