@@ -129,8 +129,10 @@ class PackEnvironments:
         modules = [key.removeprefix(MODULE).strip("()") for key in self.differing if key.startswith(MODULE)]
         if not (changed_parts := self.changed_code or modules):
             return []
-        count = f"{self.began_with_other_code} of {format_count(self.seed_count, 'seed')} began with other code"
-        count += f", {self.ended_with_newest_code} of them ended with the newest" if self.ended_with_newest_code else ""
+        with_earlier_alone = self.began_with_other_code - self.ended_with_newest_code
+        count = f"{with_earlier_alone} of {format_count(self.seed_count, 'seed')} ran with earlier code alone"
+        if self.ended_with_newest_code:
+            count += f", {self.ended_with_newest_code} began with it and ended with the newest"
         changed = f"{self.noun}s were trained with different code ({join_first_few(changed_parts)})"
         return [f"{changed}: {count}; the Provenance of report.html names them"]
 

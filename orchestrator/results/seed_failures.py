@@ -72,7 +72,12 @@ def make_failure_rows(state: SweepState, labels: Mapping[int, str] = MappingProx
     for cause, failures in diverged.items():
         when = format_steps(step for _, _, step in failures)
         rows.append(("diverged", f"{name_seeds((label, seed) for label, seed, _ in failures)}, {cause} at {when}"))
-    rows += [("crashed", f"{name_seeds(seeds)}: {error}") for error, seeds in group_errors(crashed).items()]
+
+    # Similar errors share a row, which shows one of them.
+    error_by_seed = {seed: error for error, seed in crashed}
+    for error, seeds in group_errors(crashed).items():
+        example = "" if all(error_by_seed[seed] == error for seed in seeds) else "for example "
+        rows.append(("crashed", f"{name_seeds(seeds)}: {example}{error}"))
     return rows
 
 

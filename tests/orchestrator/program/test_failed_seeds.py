@@ -22,7 +22,7 @@ run = lengthwise.member({"lr": 1.0}, steps=30, every=10)
 for step in (10, 20, 30):
     loss = float("nan") if run.seed == 1 and step == 20 else 0.5
     if run.seed == 2 and step == 20:
-        raise ValueError("bad batch")
+        raise ValueError(f"bad batch with lr {run.config['lr']}")
     if run.report(step, {"acc": {5: 1.0, 10: run.config["lr"], 20: 0.1}}, loss=loss):
         break
 """
@@ -47,7 +47,9 @@ def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
     state = study.run()
     rows = dict(make_status_rows(state))
     assert re.findall(r"#\d+|seed \d+|loss|step \d+", rows["diverged"]) == ["#0", "#1", "seed 1", "loss", "step 20"]
-    assert rows["crashed"].startswith("#0 #1 seed 2: ") and rows["crashed"].endswith("ValueError: bad batch")
+    named, _, error = rows["crashed"].partition(": ")
+    assert named == "#0 #1 seed 2" and error.endswith("ValueError: bad batch with lr 0.2")
+    assert error.startswith("for example ")  # that of #1 has another number
     assert "continue with" not in rows
     progress = dict(make_progress_rows(state, {}, elapsed=1.0, speed=0.0, phase=""))
     assert progress["steps"].startswith("100 %")  # of the steps that are left without those of the crashed seeds
