@@ -77,9 +77,9 @@ def compute_rank_sum_test(first: Floats, second: Floats) -> ExactTest:
 
     # Each value is either in the first sample, and adds its rank, or in the second.
     ranks = _double_ranks(np.concatenate([first, second]))
-    total, observed = int(ranks.sum()), int(ranks[:n_first].sum())
     if n > MAX_EXACT_RANKS:
-        return _approximate_rank_sum_test(ranks, n_first, observed)
+        return _approximate_rank_sum_test(ranks, n_first)
+    total, observed = int(ranks.sum()), int(ranks[:n_first].sum())
     permutations = np.zeros((n_first + 1, total + 1))  # by the number of values in the first sample and their rank sum
     permutations[0, 0] = 1.0
     for rank in ranks.tolist():
@@ -95,19 +95,16 @@ def compute_rank_sum_test(first: Floats, second: Floats) -> ExactTest:
     )
 
 
-def _approximate_rank_sum_test(ranks: npt.NDArray[np.int64], n_first: int, observed: int) -> ExactTest:
-    """Return the rank-sum test by the normal distribution with the mean and variance of all permutations."""
-    # The variance of the sum of n_first of the n ranks, drawn without replacement; ties make it smaller by themselves.
-    n, mean = len(ranks), n_first * ranks.mean()
-    error = math.sqrt(n_first * (n - n_first) / (n - 1) * ranks.var())
-    ordered = np.sort(ranks)
-    largest_distance = max(mean - ordered[:n_first].sum(), ordered[n - n_first :].sum() - mean)
+def _approximate_rank_sum_test(ranks: npt.NDArray[np.int64], n_first: int) -> ExactTest:
+    """Return the rank-sum test of the first ranks against the others by scipy's normal approximation."""
 
-    # Doubled ranks without ties are 2 apart, so half of their distance is 1.
-    def compute_p(distance: float) -> float:
-        return min(1.0, float(2 * stats.norm.sf((distance - 1) / error))) if error else 1.0
+    def compute_p(ranks: npt.NDArray[np.int64]) -> float:
+        p = float(stats.mannwhitneyu(ranks[:n_first], ranks[n_first:], method="asymptotic").pvalue)
+        return 1.0 if math.isnan(p) else p  # NaN if all values are equal
 
-    return ExactTest(p=compute_p(abs(observed - mean)), smallest_p=compute_p(largest_distance))
+    # The most uneven samples have the smallest or the largest values in the first.
+    ascending = np.sort(ranks)
+    return ExactTest(p=compute_p(ranks), smallest_p=min(compute_p(ascending), compute_p(ascending[::-1])))
 
 
 def correct_by_holm(p: Sequence[float]) -> list[float]:
