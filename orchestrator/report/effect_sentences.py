@@ -183,7 +183,7 @@ def _describe_strongest(lines: Sequence[EffectLine], names: Mapping[str, str]) -
         return ""
     strongest = max(trends, key=lambda effect: abs(effect.correlation))
     size = _describe_size("rank correlation", strongest.correlation, strongest.low, strongest.high)
-    return f"; the strongest trend is that of {names[strongest.key]}: {size}"
+    return f"; the strongest trend: {names[strongest.key]}, {size}"
 
 
 def _excludes_zero(low: float, high: float) -> bool:

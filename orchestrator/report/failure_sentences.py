@@ -22,7 +22,7 @@ FAILED_SEEDS = {  # by objective.failed_seeds
 }
 MAX_ERROR = 50  # characters of an error beside the number of failed seeds
 _EXIT_CODE = re.compile(r"^exit code -?\d+[^:]*: ")
-FAILURES: dict[str, Callable[[ConfigurationResult], int]] = {
+COUNT_BY_KIND: dict[str, Callable[[ConfigurationResult], int]] = {
     "Crashed": lambda row: row.seeds_crashed,
     "Diverged": lambda row: row.seeds_failed - row.seeds_crashed,
 }
@@ -66,7 +66,7 @@ def describe_failures(summary: Summary, max_keys: int = MAX_KEYS) -> list[str]:
     """
     sentences = []
     names = shorten_keys(list(summary.searched))
-    for kind, count_failed in FAILURES.items():
+    for kind, count_failed in COUNT_BY_KIND.items():
         if sum(map(count_failed, summary.rows)) < 2:
             continue
         splits = [

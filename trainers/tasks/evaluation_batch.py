@@ -9,7 +9,7 @@ from trainers.tensors.batch import Batch
 class Distribution:
     """A set of inputs that is evaluated separately: its name, its lengths, and its trained lengths.
 
-    Metrics of a task's first distribution are recorded by their plain names, of others as <metric>.<name>.
+    Metrics of a task's first distribution are recorded by their plain names, metrics of the others as <metric>.<name>.
     """
 
     name: str

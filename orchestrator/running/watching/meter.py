@@ -16,7 +16,7 @@ from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.statistics.failed_seeds import get_sign
 from orchestrator.text.wording import format_count, format_duration, format_number
 
-MIN_STARTS = 4  # a first pack that has trained for so many times of its start shows the speed of all
+MIN_STARTS = 4  # the first pack shows the speed of all once it has trained this many times as long as it started
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
 
@@ -32,7 +32,7 @@ class SpeedMeter:
         self._is_first_driver = len(state.sessions.spans) <= 1
         self._steps_before = count_steps_done(state)
         self._ended_before = {pack.pack_id for pack in state.packs.values() if pack.has_ended}
-        self._first_steps: dict[str, int] = {}  # of packs that have trained since then, when they were first seen to
+        self._first_steps: dict[str, int] = {}  # by pack_id: the step at which it was first seen training
         self._started_at: float | None = None  # the time at which a worker was first seen with a pack
         self._training_since: float | None = None  # the time at which a pack was first seen training
 
