@@ -1,11 +1,13 @@
 """What a page shows of a sweep: as a file that is parsed, and in a browser."""
 
+import math
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 from orchestrator.report.write_report import write_report
+from orchestrator.results.make_summary import summarize
 from tests.browser import Browser
 
 ROWS = "[...document.querySelectorAll('#table tbody tr')].map(e => e.cells[2].textContent)"  # the labels of the table
@@ -82,3 +84,21 @@ def page(written, tab):
     tab.problems.clear()
     yield tab
     assert tab.problems == []
+
+
+def noisy(number, seed, average, metric, lengths, step):
+    """Worse with the number, but not in order."""
+    return 0.02 * (1 + number) + 0.05 * math.sin(3.0 * number) + 0.03 * np.maximum(lengths - 5, 0) + 0.001 * seed
+
+
+def draws(count):
+    return [
+        {"training.learning_rate": 10.0 ** -(4 - n / 5), "model.dropout": round(0.1 * (n * 7 % 5), 2)}
+        for n in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def twelve(tmp_path_factory, synthetic_sweep):
+    """Twelve configurations of three seeds; one seed of one of them diverged."""
+    return summarize(synthetic_sweep(tmp_path_factory.mktemp("built") / "twelve", draws(12), 3, noisy, {(4, 1): 60}))
