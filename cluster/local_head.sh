@@ -130,8 +130,8 @@ RAY_USAGE_STATS_ENABLED=0 TMPDIR=$files PATH=$bin:$PATH "$bin/python" -c 'import
   --temp-dir "$files" --disable-usage-stats "$@" </dev/null >"$files/ray-start.log" 2>&1 &
 head=$!
 
-status() { # HTTP status of the job interface, without the token
-  "$bin/python" - "$url/api/jobs/" <<'PYTHON'
+status() { # HTTP status of an address, without the token
+  "$bin/python" - "$1" <<'PYTHON'
 import sys, urllib.error, urllib.request
 try:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -146,16 +146,19 @@ PYTHON
 way=", in the foreground"
 [[ -z ${LENGTHWISE_HEAD_DETACHED:-} ]] || way=
 echo "starting a head at $url$way"
-answer=nothing
-for _ in {1..120}; do
-  if ! kill -0 "$head" 2>/dev/null; then tail -n 20 "$files/ray-start.log" >&2; echo "the head did not start" >&2; exit 1; fi
-  answer=$(status)
-  case $answer in nothing | 5??) sleep 0.5 ;; *) break ;; esac
+# The agent starts the jobs, and is up a few seconds later than the interface that takes them.
+for address in "$url/api/jobs/" "http://127.0.0.1:$agent_port/api/job_agent/jobs/"; do
+  answer=nothing
+  for _ in {1..120}; do
+    if ! kill -0 "$head" 2>/dev/null; then tail -n 20 "$files/ray-start.log" >&2; echo "the head did not start" >&2; exit 1; fi
+    answer=$(status "$address")
+    case $answer in nothing | 5??) sleep 0.5 ;; *) break ;; esac
+  done
+  if [[ $answer != 401 ]]; then
+    echo "without the token $address answered '$answer' instead of 401: it is not protected, or not up after two minutes" >&2
+    exit 1
+  fi
 done
-if [[ $answer != 401 ]]; then
-  echo "without the token $url answered '$answer' instead of 401: it is not protected, or not up after two minutes" >&2
-  exit 1
-fi
 
 # --- what to type
 token_setting=

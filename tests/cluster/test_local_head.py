@@ -26,18 +26,24 @@ def run_script(home: Path, *arguments: str, **more: str) -> subprocess.Completed
     return subprocess.run([str(SCRIPT), *arguments], env=environment(home, **more), capture_output=True, text=True)
 
 
-# Answers every request with 401, and says where its files are.
+# Answers every request with 401, and says where its files are. Its agent is up a second later, and says so too.
 ANSWERING = f"""#!{sys.executable}
-import http.server, os, sys
+import http.server, os, sys, threading, time
 from pathlib import Path
 
 class Handler(http.server.BaseHTTPRequestHandler):
     log_message = lambda *_: None
     do_GET = lambda self: self.send_error(401)
 
+def serve(option):
+    port = sys.argv[sys.argv.index(option) + 1]
+    http.server.HTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
+
 Path(os.environ["HOME"], "files").write_text(os.environ["TMPDIR"])
-port = sys.argv[sys.argv.index("--dashboard-port") + 1]
-http.server.HTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
+threading.Thread(target=serve, args=["--dashboard-port"]).start()
+time.sleep(1)
+Path(os.environ["HOME"], "agent").touch()
+serve("--dashboard-agent-listen-port")
 """
 
 
@@ -55,10 +61,12 @@ def test_sigterm_ends_a_head_in_the_foreground_and_its_files(tmp_path: Path) -> 
             printed += next(script.stdout)
         files = Path((tmp_path / "files").read_text())
         started = psutil.Process(script.pid).children(recursive=True)
-        assert ", in the foreground\n" in printed and "Ctrl-C here" in printed
-        assert started and files.is_dir()
+        takes_jobs, has_files = (tmp_path / "agent").exists(), files.is_dir()
         script.send_signal(signal.SIGTERM)
-        assert script.wait() == 128 + signal.SIGTERM
+        code = script.wait()
+    assert code == 128 + signal.SIGTERM
+    assert ", in the foreground\n" in printed and "Ctrl-C here" in printed
+    assert takes_jobs and has_files and started
     assert not files.exists() and not any(process.is_running() for process in started)
 
 
