@@ -41,6 +41,12 @@ def run_quickstart(storage: Path) -> Path:
     return storage / "quickstart"
 
 
+def extend_quickstart(folder: Path) -> None:
+    """Add the seeds that README.md adds, with which two configurations have an interval."""
+    command = [sys.executable, "-m", "orchestrator", "extend", str(folder), "--seeds", "10"]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
 def screen_of(folder: Path) -> str:
     """Return the screen of a sweep on a terminal, with the folder that the page names, which takes less room."""
     out = io.StringIO()
@@ -68,9 +74,10 @@ def main() -> None:
     """Run the quickstart and write all of them."""
     with tempfile.TemporaryDirectory() as storage:
         folder = run_quickstart(Path(storage))
-        draw_report(folder, Path(storage))
         screen = screen_of(folder)
         PAGE.write_text(SCREEN.sub(lambda _: screen, PAGE.read_text(encoding="utf-8"), count=1), encoding="utf-8")
+        extend_quickstart(folder)
+        draw_report(folder, Path(storage))
 
 
 if __name__ == "__main__":
