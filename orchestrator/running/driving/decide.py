@@ -1,6 +1,6 @@
 """Decide the next action of the driver from a `Situation`; reads and writes nothing."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from orchestrator.running.driving.budget import Limit
@@ -10,21 +10,14 @@ from orchestrator.running.driving.budget import Limit
 class Situation:
     """The inputs of `decide`."""
 
-    waiting_pack_ids: Collection[str] = ()
     running_pack_ids: Collection[str] = ()
-    # Returns the first pack of the queue that fits into the budget, or None and the limits that its first pack exceeds.
-    find_pack_within_budget: Callable[[], tuple[str | None, Sequence[Limit]]] = lambda: (None, ())
+    next_pack_id: str | None = None  # the first pack of the queue that fits into the budget
+    exceeded_limits: Sequence[Limit] = ()  # if no pack of the queue fits: the limits that its first pack would exceed
     generation: range | None = None  # numbers of the configurations that are drawn next; None if all are drawn
     is_scored: bool = True  # whether all earlier configurations have their scores
     is_rung_due: bool = False
     is_round_due: bool = False
-    has_race_ended: bool = True  # True also without a race
     is_budget_used_up: bool = False
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing is left to draw or to hand out, or nothing more fits into the budget."""
-        return self.is_budget_used_up or not (self.waiting_pack_ids or self.generation or not self.has_race_ended)
 
 
 @dataclass(frozen=True)
@@ -74,12 +67,11 @@ def decide(situation: Situation) -> Action:
     """
     if situation.is_budget_used_up:
         return Wait()
-    if situation.waiting_pack_ids:
-        pack_id, limits = situation.find_pack_within_budget()
-        if pack_id is not None:
-            return HandOut(pack_id)
+    if situation.next_pack_id is not None:
+        return HandOut(situation.next_pack_id)
+    if situation.exceeded_limits:
         # A running pack may end sooner than estimated.
-        return Wait() if situation.running_pack_ids else StopSweep(limits)
+        return Wait() if situation.running_pack_ids else StopSweep(situation.exceeded_limits)
     if situation.generation is not None:
         return DrawGeneration(situation.generation) if situation.is_scored else Wait()
     if situation.is_rung_due and not situation.running_pack_ids:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from orchestrator.addresses import find_address
@@ -146,7 +145,7 @@ class SweepDriver:
 
     def has_ended(self) -> bool:
         """Return whether nothing is left to plan or to queue, or nothing more fits into the budget."""
-        return self._make_situation().has_ended
+        return bool(self.stopped_by) or not (self.queue or self._generations or not has_race_ended(self.state))
 
     def tick(self) -> None:
         """Redraw the display if it is due."""
@@ -307,15 +306,15 @@ class SweepDriver:
             for configuration in state.configurations.values()
             if generation and configuration.number < generation.start
         ]
+        next_pack_id, exceeded_limits = self._budget.find_pack_within_budget(self.queue, self.running)
         return Situation(
-            waiting_pack_ids=self.queue,
             running_pack_ids=self.running,
-            find_pack_within_budget=partial(self._budget.find_pack_within_budget, self.queue, self.running),
+            next_pack_id=next_pack_id,
+            exceeded_limits=exceeded_limits,
             generation=generation,
             is_scored=all(configuration.is_scored for configuration in earlier_configurations),
             is_rung_due=is_rung_due(state),
             is_round_due=is_round_due(state),
-            has_race_ended=has_race_ended(state),
             is_budget_used_up=bool(self.stopped_by),
         )
 

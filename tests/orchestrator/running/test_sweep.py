@@ -21,6 +21,7 @@ from orchestrator.results.make_summary import summarize
 from orchestrator.results.scoring.configuration_scores import read_objective, score_configurations, score_members
 from orchestrator.running.driving import driver as driver_module
 from orchestrator.running.driving import sampler as drawing
+from orchestrator.running.driving.budget import Limit
 from orchestrator.running.schedulers import inline
 from orchestrator.running.watching import meter as meter_module
 from orchestrator.running.watching.meter import SpeedMeter, find_best_configuration
@@ -336,6 +337,23 @@ def test_a_pack_that_fails_before_an_evaluation_took_the_time_of_its_last_heartb
         driver.on_retry(pack_id, "killed")
         driver.on_failure(pack_id, "killed again")
     assert SweepState.load(state.folder).packs[pack_id].seconds == 7.0
+
+
+def test_a_driver_has_ended_if_nothing_is_left_to_draw_or_hand_out_or_a_limit_is_reached(stage):
+    staged, state = stage("first"), SweepState.load(stage("second").folder)
+    with Ledger.open(state.folder) as ledger:
+        packer = Packer(staged.spec, inline.describe_process(0.0))
+        driver = driver_module.SweepDriver(staged.spec, ledger, state, packer=packer)
+        assert not driver.queue and not driver.has_ended()  # nothing is drawn yet
+        pack_id, _ = driver.take_next_pack()
+        assert driver.queue and not driver.has_ended()
+        while driver.take_next_pack() is not None:
+            pass
+        assert driver.has_ended()
+        driver.queue.append(pack_id)
+        assert not driver.has_ended()
+        driver.stopped_by = (Limit(used_after=2.0, allowed=1.0, text="2 of 1 hours"),)
+        assert driver.has_ended() and driver.take_next_pack() is None
 
 
 def test_steps_of_a_checkpoint_that_no_record_has_do_not_count_in_the_speed(stage, monkeypatch):
