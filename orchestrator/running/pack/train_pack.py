@@ -11,18 +11,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from orchestrator.engine.heap import keep_freed_memory
 from orchestrator.interface.work import PackWork, get_checkpoint_folder
 from orchestrator.machine.exhaustion import convert_full_disk_errors, find_out_of_space
+from orchestrator.mirror.worker_files import MirroredCheckpoints, StopPoll, fetch_files, move_folders, send_weights
 from orchestrator.program.exit_causes import RetryRule
-from orchestrator.record.files.recorded_modules import list_imported_files, map_copies
+from orchestrator.record.files.recorded_modules import import_on_worker, list_imported_files, map_copies
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.pack.retries import make_death
 from orchestrator.running.pack.watchdog import LocalWatchdog, Watchdog, prepare_stack_file
 from trainers.evaluation.results import Evaluation, Progress
+from trainers.files.checkpoint import Checkpoints
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 PROGRESS_SECONDS = 1.0  # a report costs the driver a few milliseconds
@@ -47,7 +48,7 @@ class PackReporter:
         self._watchdog = watchdog
         self._progress_interval = progress_interval
         self._last_progress = float("-inf")
-        self._stop_poll = import_mirror().StopPoll(work.address) if work.address else None
+        self._stop_poll = StopPoll(work.address) if work.address else None
 
     def report_environment(self, environment: dict[str, Any]) -> None:
         """Report the worker's environment, once in every attempt."""
@@ -57,7 +58,7 @@ class PackReporter:
         """Report an evaluation, and return whether the pack is to stop: at `pause_at`, or with the sweep."""
         # Weights are at the address before the ledger names them.
         if self._stop_poll is not None and evaluation.weights:
-            import_mirror().send_weights(self._work, evaluation)
+            send_weights(self._work, evaluation)
         self._send_message("evaluation", evaluation.to_bytes())
 
         # A resumed pack reports recorded evaluations again. If it stopped there, a command that is shorter than the
@@ -70,7 +71,7 @@ class PackReporter:
         # A worker on another machine does not see the stop file, so it polls the address.
         if (Path(self._work.folder) / STOP_FILE).exists():
             return True
-        return self._stop_poll is not None and bool(self._stop_poll.is_stopped())
+        return self._stop_poll is not None and self._stop_poll.is_stopped()
 
     def progress(self, progress: Progress) -> None:
         """Restart the timeout of the watchdog, and report the progress if the last report is old enough."""
@@ -93,14 +94,7 @@ class PackReporter:
 def decode_work(text: str) -> PackWork:
     """Return a decoded `PackWork`, with its folders on this machine."""
     work = PackWork.decode(text)
-    return import_mirror().move_folders(work) if work.address else work
-
-
-def import_mirror() -> ModuleType:
-    """Import and return the module for sweeps with an address; other sweeps need not import it."""
-    from orchestrator.mirror import worker_files
-
-    return worker_files
+    return move_folders(work) if work.address else work
 
 
 def train_pack_on_ray(config: Mapping[str, Any]) -> None:
@@ -161,13 +155,11 @@ def train_pack(work: PackWork, reporter: PackReporter) -> None:
 
     If the sweep has an address, code and checkpoints come from there, and written files are copied there.
     """
-    from orchestrator.record.files.recorded_modules import import_on_worker
     from orchestrator.trainer_choice import get_trainer
-    from trainers.files.checkpoint import Checkpoints
 
     # Report the environment only after the import of the user's code, which may change it.
     if work.address:
-        import_mirror().fetch_files(work)
+        fetch_files(work)
     import_on_worker(work.modules)
     keep_freed_memory()
     trainer = get_trainer(work.members[0])
@@ -176,7 +168,7 @@ def train_pack(work: PackWork, reporter: PackReporter) -> None:
     # Rebuild the members from their recorded settings; checkpoints of a sweep at an address are copied there.
     pairs = zip(work.members, work.member_ids, strict=True)
     members = [trainer.rebuild(resolved, seed) for resolved, (_, seed) in pairs]
-    checkpoints_class: type[Any] = import_mirror().MirroredCheckpoints if work.address else Checkpoints
+    checkpoints_class = MirroredCheckpoints if work.address else Checkpoints
     checkpoints = checkpoints_class(
         folder=get_checkpoint_folder(Path(work.folder), work.pack_id),
         every_steps=work.checkpoint_steps,
@@ -184,7 +176,7 @@ def train_pack(work: PackWork, reporter: PackReporter) -> None:
     )
 
     trainer.train_members(work, members, reporter, checkpoints)
-    if work.address and (problem := checkpoints.finish()):
+    if isinstance(checkpoints, MirroredCheckpoints) and (problem := checkpoints.finish()):
         reporter.notice(problem)
 
 
