@@ -361,8 +361,9 @@ def test_the_page_of_a_running_sweep_is_written_anew(built, lengthwise, tmp_path
     ledger.write_bytes(b"".join(lines[:12]))
     writer = lengthwise.start(folder, program=REFRESHING)
     seen = []
-    for count in (12, 40):
-        ledger.write_bytes(b"".join(lines[:count]))
+    for new_lines in ([], lines[12:40]):
+        with ledger.open("ab") as file:  # as a driver writes it
+            file.write(b"".join(new_lines))
         wait_for_page(folder, seen)
         seen.append((folder / "report.html").read_text())
     kill(writer)
