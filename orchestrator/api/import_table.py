@@ -74,31 +74,35 @@ def import_table(
     from orchestrator.importing.import_table_rows import ImportOptions, import_table_rows, read_rows  # imports pandas
     from orchestrator.importing.table import ImportedRows, reset_index
 
+    if not metrics:
+        raise UserError("import_table: metrics: empty; needs at least one, such as {'accuracy': 'maximize'}")
+    options = ImportOptions(
+        directions=metrics,
+        lengths=None if lengths is None else tuple(lengths),
+        trained=tuple(trained),
+        average=average,
+        axis=axis,
+        drawn=drawn,
+        study=study,
+        columns=columns,
+        seed_column=seed_column,
+        step=step,
+        missing=missing,
+        pattern=pattern,
+        experiment=experiment,
+        step_column=step_column,
+    )
+
     # A data frame has no file to digest, so its text as CSV is digested.
-    source_options = {"pattern": pattern, "experiment": experiment, "step_column": step_column}
     if isinstance(table, str | Path):
-        rows = read_rows(str(table), next(iter(metrics)), seed_column=seed_column, step=step, **source_options)
-    elif refused_options := [option for option, value in source_options.items() if value is not None]:
-        raise UserError(f"import_table: {refused_options[0]}: not allowed with a data frame")
+        rows = read_rows(str(table), options)
+    elif refused := options.list_source_options():
+        raise UserError(f"import_table: {refused[0]}: not allowed with a data frame")
     else:
         frame = reset_index(table)
         digest = hashlib.sha256(frame.to_csv(index=False).encode()).hexdigest()
         rows = ImportedRows(frame=frame, source="a data frame", sha256=digest, locate=lambda row: f"row {row + 1}")
 
     # Without `storage` the sweep is written to the default folder, as by `lengthwise import`.
-    selection = None if lengths is None else tuple(lengths)
-    outcome = import_table_rows(
-        rows,
-        find_storage(storage) if storage is not None else find_default_storage(),
-        name,
-        console or make_console(),
-        ImportOptions(
-            directions=metrics, lengths=selection, trained=tuple(trained), average=average, axis=axis, drawn=drawn
-        ),
-        study=study,
-        columns=columns,
-        seed_column=seed_column,
-        step=step if pattern is None else None,  # a pattern has chosen the step
-        missing=missing,
-    )
-    return Sweep(outcome.folder)
+    folder = find_storage(storage) if storage is not None else find_default_storage()
+    return Sweep(import_table_rows(rows, folder, name, console or make_console(), options).folder)

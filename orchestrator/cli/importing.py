@@ -79,37 +79,24 @@ def import_table_command(
         raise UserError("give exactly one of TABLE and --from")
     from orchestrator.importing.import_table_rows import ImportOptions, import_table_rows, read_directions, read_rows
 
-    directions = read_directions(metric)
-    rows = read_rows(
-        str(table) if table is not None else str(source),
-        next(iter(directions)),
-        pattern=pattern,
-        experiment=experiment,
-        step_column=step_column,
-        seed_column=seed_column,
-        step=step,
-    )
-
-    # `read_rows` has already made --step a column of another tool's results.
-    outcome = import_table_rows(
-        rows,
-        storage or find_default_storage(),
-        name,
-        console,
-        ImportOptions(
-            directions=directions,
-            lengths=_read_lengths("--lengths", lengths),
-            trained=_read_lengths("--trained", trained) or (),
-            average=average,
-            axis=axis,
-            drawn=drawn,
-        ),
+    import_options = ImportOptions(
+        directions=read_directions(metric),
+        lengths=_read_lengths("--lengths", lengths),
+        trained=_read_lengths("--trained", trained) or (),
+        average=average,
+        axis=axis,
+        drawn=drawn,
         study=study,
         columns=[column.strip() for column in columns.split(",")] if columns is not None else None,
         seed_column=seed_column,
-        step=step if source is None else None,
+        step=step,
         missing=missing.value if missing is not None else None,
+        pattern=pattern,
+        experiment=experiment,
+        step_column=step_column,
     )
+    rows = read_rows(str(source if table is None else table), import_options)
+    outcome = import_table_rows(rows, storage or find_default_storage(), name, console, import_options)
     raise typer.Exit(outcome.exit_code)
 
 

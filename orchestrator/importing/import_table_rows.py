@@ -18,7 +18,7 @@ from orchestrator.addresses import get_address_or_path
 from orchestrator.code.provenance import read_provenance
 from orchestrator.errors import UserError
 from orchestrator.importing.folder import ImportedSweepWriter
-from orchestrator.importing.members import ImportedMembers, Missing, group_members
+from orchestrator.importing.members import ImportedMembers, MeasuredCells, Missing, group_members
 from orchestrator.importing.sources import SOURCE_KINDS, Naming, read_source
 from orchestrator.importing.table import ImportedRows, Results, check_rows, read_table
 from orchestrator.interface.measurements import make_measurement_fields
@@ -46,12 +46,15 @@ NO_DIRECTION = "none"  # for metrics that no --metric option names
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """The objective and the trained lengths of imported results.
+    """The options of an import, as of `lengthwise import`.
 
     `directions` says by metric whether it is maximized or minimized; the first metric is the objective's. `lengths` are
     the selection lengths, None if the metric has only one. `trained` are the trained lengths. `average` is the judged
     weight average, None if there is only one. `axis` is the unit of lengths, None if unknown. With `drawn` every
-    configuration was drawn independently at random.
+    configuration was drawn independently at random. `study` is by default the name of the sweep.
+
+    `columns` are those with settings, by default all others. `step` is the training step of results without one.
+    `missing`: see `group_members`. `pattern`, `experiment` and `step_column` are for results of another tool.
     """
 
     directions: Mapping[str, str]
@@ -60,6 +63,23 @@ class ImportOptions:
     average: str | None = None
     axis: str | None = None
     drawn: bool = False
+    study: str | None = None
+    columns: Sequence[str] | None = None
+    seed_column: str = "seed"
+    step: int | None = None
+    missing: Missing | None = None
+    pattern: str | None = None
+    experiment: str | None = None
+    step_column: str | None = None
+
+    @property
+    def metric(self) -> str:
+        """The metric of the objective."""
+        return next(iter(self.directions))
+
+    def list_source_options(self) -> list[str]:
+        """Return the given options that only results of another tool may have."""
+        return [name for name in ("pattern", "experiment", "step_column") if getattr(self, name) is not None]
 
 
 def read_directions(options: Sequence[str]) -> dict[str, str]:
@@ -76,57 +96,38 @@ def read_directions(options: Sequence[str]) -> dict[str, str]:
     return directions
 
 
-def read_rows(
-    table: str,
-    metric: str,
-    *,
-    pattern: str | None = None,
-    experiment: str | None = None,
-    step_column: str | None = None,
-    seed_column: str = "seed",
-    step: int | None = None,
-) -> ImportedRows:
+def read_rows(table: str, options: ImportOptions) -> ImportedRows:
     """Return the rows of a tidy table, or of "mlflow:URI", "wandb:PATH" or "tune:FOLDER" with a pattern of metrics."""
-    # --pattern, --experiment and --step-column are for other tools, not for a table.
     kind, colon, source = table.partition(":")
     if not colon or kind not in SOURCE_KINDS:
-        source_options = {"--pattern": pattern, "--experiment": experiment, "--step-column": step_column}
-        if refused_options := [option for option, value in source_options.items() if value is not None]:
+        if refused := [f"--{option.replace('_', '-')}" for option in options.list_source_options()]:
             allowed = ", ".join(f"{name}:..." for name in SOURCE_KINDS)
-            raise UserError(f"{refused_options[0]}: not allowed with the table {table}; allowed with --from {allowed}")
+            raise UserError(f"{refused[0]}: not allowed with the table {table}; allowed with --from {allowed}")
         return read_table(Path(table))
 
-    if pattern is None:
+    if options.pattern is None:
         raise UserError(f"--from {table}: needs --pattern, such as 'accuracy/length_(?P<length>\\d+)'")
-    naming = Naming(pattern=pattern, metric=metric, seed_column=seed_column, step=step)
-    return read_source(kind, source, naming, experiment=experiment, step_column=step_column)
+    naming = Naming(pattern=options.pattern, metric=options.metric, seed_column=options.seed_column, step=options.step)
+    return read_source(kind, source, naming, experiment=options.experiment, step_column=options.step_column)
 
 
 def import_table_rows(
-    rows: ImportedRows,
-    storage: Path,
-    name: str,
-    console: Console,
-    options: ImportOptions,
-    *,
-    study: str | None = None,
-    columns: Sequence[str] | None = None,
-    seed_column: str = "seed",
-    step: int | None = None,
-    missing: Missing | None = None,
+    rows: ImportedRows, storage: Path, name: str, console: Console, options: ImportOptions
 ) -> Outcome:
     """Write a sweep with these results to a new folder of `storage`, without a report; return how it ended.
 
     Raises UserError for invalid rows, SweepFileError for an invalid name, SweepExists if the folder already holds a
     sweep, before anything is written.
     """
-    results = check_rows(rows, columns=columns, seed_column=seed_column, step=step)
+    # `read_rows` has already made --step a column of another tool's results, which have a pattern.
+    step = options.step if options.pattern is None else None
+    results = check_rows(rows, columns=options.columns, seed_column=options.seed_column, step=step)
     _refuse_unknown_names(options, results)
 
     # Choose what decides the comparison: metric, average, members and lengths.
-    metric = next(iter(options.directions))
+    metric = options.metric
     average = _choose_average(results, options)
-    members = group_members(results, metric, average, missing)
+    members = group_members(results, metric, average, options.missing)
     lengths = _choose_lengths(results, members, metric, options)
 
     # Build the sweep file and the first record as `run` would have written them.
@@ -136,7 +137,7 @@ def import_table_rows(
         "lengths": list(lengths),
         "direction": options.directions[metric],
     }
-    spec = _build_spec(results, members, options, objective, {"name": name, "study": study or name})
+    spec = _build_spec(results, members, options, objective, {"name": name, "study": options.study or name})
     first_fields = _make_first_fields(results, members, spec)
     if options.drawn:
         first_fields["provenance"][IMPORTED][DRAWN] = True
@@ -241,7 +242,7 @@ def _build_spec(
     sections = {
         **names,
         "description": f"Imported from {results.source}.",
-        **_make_sections(results, members, options, None),
+        **_make_sections(results, options, {}, members.cells, max(members.last_steps)),
         "search": {"sampler": "listed", "listed": listed},
         "seeds": list(members.seeds),
         "objective": objective,
@@ -266,15 +267,12 @@ def _make_listed_values(results: Results, number: int, steps: tuple[int, ...] | 
 
 
 def _make_sections(
-    results: Results, members: ImportedMembers, options: ImportOptions, number: int | None
+    results: Results, options: ImportOptions, settings: Mapping[str, Any], cells: Sequence[MeasuredCells], steps: int
 ) -> dict[str, Any]:
-    """Return sections like those of a program sweep: of configuration `number`, or with None of the sweep file."""
-    configuration = results.configurations[number] if number is not None else {}
-    chosen_cells = members.cells if number is None else members.cells[number : number + 1]
-
+    """Return sections like those of a program sweep, with these settings, the lengths of `cells` and `steps`."""
     # Nest the settings at the dots of their names.
     config: dict[str, Any] = {}
-    for key, value in {**results.fixed, **configuration}.items():
+    for key, value in {**results.fixed, **settings}.items():
         *parents, last_part = key.split(".")
         tree = config
         for part in parents:
@@ -283,8 +281,8 @@ def _make_sections(
 
     # A metric that is measured at all lengths needs only its direction.
     lengths_by_metric: dict[int, set[int]] = {}
-    for cells in chosen_cells:
-        for metric, metric_lengths in cells.lengths.items():
+    for configuration_cells in cells:
+        for metric, metric_lengths in configuration_cells.lengths.items():
             lengths_by_metric.setdefault(metric, set()).update(metric_lengths)
     lengths = sorted(set().union(*lengths_by_metric.values()))
     metrics: dict[str, Any] = {}
@@ -294,10 +292,7 @@ def _make_sections(
         is_everywhere = len(measured_lengths) == len(lengths)
         metrics[name] = direction if is_everywhere else {"direction": direction, "lengths": sorted(measured_lengths)}
 
-    averages = dict.fromkeys(average for cells in chosen_cells for average in cells.averages)
-
-    # The sweep file has the longest training of its configurations.
-    steps = max(members.last_steps) if number is None else members.last_steps[number]
+    averages = dict.fromkeys(average for configuration_cells in cells for average in configuration_cells.averages)
     return {
         "program": {IMPORTED: results.sha256},
         "config": config,
@@ -321,7 +316,8 @@ def _make_configuration_fields(
     steps = _list_varying_steps(members)
     for number in range(len(members.cells)):
         # Without its seed, any member has the fields of its configuration.
-        sections = _make_sections(results, members, options, number)
+        settings, cells = results.configurations[number], members.cells[number]
+        sections = _make_sections(results, options, settings, [cells], members.last_steps[number])
         trainer = get_trainer(sections)
         member = trainer.build(sections, recorded=True)
         measurement_fields = make_measurement_fields(trainer.list_measurements(member), measured_ids)

@@ -164,6 +164,12 @@ def test_a_configuration_without_the_selection_length_is_refused_also_without_le
     assert not (tmp_path / "imported").exists()
 
 
+def test_no_metrics_are_refused(rows: pd.DataFrame, imported: Import, tmp_path: Path):
+    with pytest.raises(UserError, match="import_table: metrics:"):
+        imported(rows, metrics={})
+    assert not (tmp_path / "imported").exists()
+
+
 def test_the_sweep_file_has_the_lengths_and_metrics_of_all_configurations(rows: pd.DataFrame, imported: Import):
     more = rows[(rows["lr"] == 0.01) & (rows["length"] == 10)]
     tables = [rows[(rows["lr"] == 0.01) | (rows["length"] != 10)], more.assign(length=40), more.assign(metric="loss")]
