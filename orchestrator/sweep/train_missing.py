@@ -1,7 +1,7 @@
 """Train the planned members that are not in the ledger, for `run`, `resume` and `extend`."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 
 from orchestrator.interface.trainer import Member
 from orchestrator.mirror.mirrored_ledger import copy_at_start
@@ -13,7 +13,6 @@ from orchestrator.plan.recorded_configurations import rebuild_member
 from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.driving.racing import has_race_ended
-from orchestrator.running.pack.protocol import Scheduler
 from orchestrator.running.schedulers.choice import choose_scheduler, describe_hidden_gpus, open_scheduler
 from orchestrator.running.watching.meter import SpeedMeter
 from orchestrator.running.watching.progress import ProgressDisplay
@@ -75,12 +74,7 @@ def train_missing(
             if publisher is not None:
                 publisher.start(session.folder, spec.tracking)
 
-            # The driver records all training, and at the end the status of the sweep.
-            open_driver = _open_driver(session, spec, state, scheduler_name, children, first_generation, max_seconds)
-            with open_driver as (scheduler, driver), session.record_if_interrupted(state):
-                scheduler.run(driver)
-                driver.remove_stop_file()
-                session.record_end(state, () if is_sweep_complete(spec, state) else driver.stopped_by)
+            _run_driver(session, spec, state, scheduler_name, children, first_generation, max_seconds)
         return finish_sweep(session, spec, state, publisher)
 
 
@@ -91,8 +85,7 @@ def _report_refusals(session: Session, publisher: Publisher) -> None:
         session.say("\n".join([f"{first_line}; training continues", *details]))
 
 
-@contextmanager
-def _open_driver(
+def _run_driver(
     session: Session,
     spec: SweepSpec,
     state: SweepState,
@@ -100,8 +93,8 @@ def _open_driver(
     children: SweepChildren,
     first_generation: Sequence[Configuration],
     max_seconds: float | None,
-) -> Iterator[tuple[Scheduler, SweepDriver]]:
-    """Within the block, give an open scheduler and the driver of the sweep, while their progress is shown."""
+) -> None:
+    """Run the driver of the sweep on a scheduler, show its progress, and record how the sweep ended."""
     # The scheduler is opened first: packs are made for the workers of its cluster.
     publisher = children.publisher
     start_worker = children.workers.start_worker if children.workers else None
@@ -140,7 +133,9 @@ def _open_driver(
 
         # A short sweep in this process needs no page until it ends.
         page = RunningPage(session.folder) if scheduler_name != "inline" else nullcontext()
-        with page, display.show_live():
-            yield scheduler, driver
+        with page, display.show_live(), session.record_if_interrupted(state):
+            scheduler.run(driver)
+            driver.remove_stop_file()
+            session.record_end(state, () if is_sweep_complete(spec, state) else driver.stopped_by)
         if publisher is not None:
             publisher.announce("end")  # while the scheduler ends and the report is written
