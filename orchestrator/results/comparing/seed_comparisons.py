@@ -15,15 +15,17 @@ from orchestrator.results.comparing.shared_streams import SharedStreams, compare
 from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
 from orchestrator.statistics.exact_tests import correct_by_holm
 from orchestrator.statistics.failed_seeds import get_failed_seed_value, summarize_seeds
-from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
+from orchestrator.statistics.intervals import LEVEL, MIN_FOR_MEDIAN
 from orchestrator.statistics.quartiles import Floats
-from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
+from orchestrator.statistics.two_samples import TwoSamples, compare_groups, subtract_pairs, summarize_differences
 
 LENGTH_GROUPS = ("test", "selection", "trained")  # test lengths, which influence no choice, come first
 MAX_ALL_PAIRS = 6  # up to this many configurations, every pair is compared
 MAX_AGAINST_FIRST = 20  # of more, this many are compared with the first
 FAILED = "a seed failed, and with it the configuration (objective.failed_seeds: fail)"
 NO_VALUES = "no seed of either has a value"
+UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averaged without it"
+UNPAIRED_INFINITE = "a value is infinite, and no mean over several configurations is defined with it"
 FIRST_TWO = "first and second"
 PAIRS = "every pair"
 AGAINST_FIRST = "each against the first"
@@ -198,7 +200,7 @@ def compare_sides(
         second_failed=int(np.isnan(list(second_values.values())).sum()),
         unmatched=len(first_values) + len(second_values) - 2 * len(common_seeds) if is_paired else 0,
         shared=shared,
-        outcome=_compare_values(np.array(x), np.array(y), is_paired, question),
+        outcome=compare_tables(np.array([x]), np.array([y]), question, is_paired=is_paired),
         family=family,
     )
 
@@ -237,26 +239,42 @@ def correct_family(family: Sequence[SeedComparison]) -> list[SeedComparison]:
     return [replace(comparison, holm_p=p, tests=tests) for comparison, p in zip(family, adjusted, strict=True)]
 
 
-def _compare_values(x: Floats, y: Floats, is_paired: bool, question: Question) -> TwoSamples:
-    """Compare values of seeds (seeds,), NaN for failed seeds."""
+def compare_tables(
+    x_CS: Floats, y_CS: Floats, question: Question, *, is_paired: bool, level: float = LEVEL
+) -> TwoSamples:
+    """Compare two tables (configurations, seeds), NaN for failed seeds, by the means of seeds over configurations."""
     # Under `fail` a failed seed leaves no score to compare, and two sides without any value have no order.
-    has_failed = np.isnan(x).any() or np.isnan(y).any()
+    failed_x, failed_y = np.isnan(x_CS), np.isnan(y_CS)
+    has_failed = failed_x.any() or failed_y.any()
     if question.policy == "fail" and has_failed:
         return TwoSamples(n=0, reason=FAILED)
-    if len(x) and np.isnan(x).all() and np.isnan(y).all():
+    if x_CS.size and failed_x.all() and failed_y.all():
         return TwoSamples(n=0, reason=NO_VALUES)
 
     # A seed is still NaN only if the policy leaves it out; a pair is left out with either of its seeds.
-    failed_x, failed_y = np.isnan(x), np.isnan(y)
-    x, y = (replace_failed_seeds(values, question) for values in (x, y))
-    if not is_paired:
-        return compare_groups(x[~np.isnan(x)], y[~np.isnan(y)])
-    is_defined = ~(np.isnan(x) | np.isnan(y))
-    return replace(
-        compare_pairs(x[is_defined], y[is_defined]),
-        both_failed=int((failed_x & failed_y & is_defined).sum()),
-        one_failed=int(((failed_x ^ failed_y) & is_defined).sum()),
-    )
+    x_CS, y_CS = (replace_failed_seeds(values, question) for values in (x_CS, y_CS))
+    if is_paired:
+        differences = average_configurations(subtract_pairs(x_CS, y_CS))
+        is_defined = ~np.isnan(differences)
+        return replace(
+            summarize_differences(differences[is_defined], level=level),
+            both_failed=int(((failed_x & failed_y).all(axis=0) & is_defined).sum()),
+            one_failed=int(((failed_x ^ failed_y).any(axis=0) & is_defined).sum()),
+        )
+
+    # Without pairs, leaving out a failed seed would average different configurations on each side.
+    first, second = (average_configurations(values) for values in (x_CS, y_CS))
+    if len(x_CS) > 1 and (has_failed or not (np.isfinite(first).all() and np.isfinite(second).all())):
+        reason = UNPAIRED_FAILED if has_failed else UNPAIRED_INFINITE
+        return TwoSamples(n=len(first), n_second=len(second), reason=reason)
+    return compare_groups(first[~np.isnan(first)], second[~np.isnan(second)])
+
+
+def average_configurations(values_CS: Floats) -> Floats:
+    """Return the mean (seeds,) over the values of each seed that are not NaN; NaN without any."""
+    is_present = ~np.isnan(values_CS)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(is_present, values_CS, 0.0).sum(axis=0) / is_present.sum(axis=0))
 
 
 def replace_failed_seeds(values: Floats, question: Question) -> Floats:

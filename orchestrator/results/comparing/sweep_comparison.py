@@ -10,15 +10,15 @@ import numpy as np
 from orchestrator.errors import UserError
 from orchestrator.results.comparing.questions import REQUESTED, Pair, find_common_lengths, make_questions
 from orchestrator.results.comparing.seed_comparisons import (
-    FAILED,
     LENGTH_GROUPS,
-    NO_VALUES,
     Question,
     SeedComparison,
     Side,
+    average_configurations,
     collect_seed_values,
     compare_recorded_streams,
     compare_sides,
+    compare_tables,
     correct_family,
     has_enough_pairs,
     replace_failed_seeds,
@@ -28,13 +28,7 @@ from orchestrator.results.pack_environments import find_differing_environment
 from orchestrator.results.program_defaults import add_defaults, list_program_defaults
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.statistics.intervals import LEVEL
-from orchestrator.statistics.quartiles import Floats, compute_median_or_nan
-from orchestrator.statistics.two_samples import (
-    TwoSamples,
-    compare_groups,
-    subtract_pairs,
-    summarize_differences,
-)
+from orchestrator.statistics.quartiles import compute_median_or_nan
 from orchestrator.text.wording import format_command
 from search_spaces import ABSENT
 from search_spaces.grammar.domains import make_value_key
@@ -45,8 +39,6 @@ MATCHED = "matched configurations"
 TOGETHER = "all matched together"
 EACH_LENGTH = "each length"
 BEST_AGAINST_BEST = "best against best"
-UNPAIRED_FAILED = "a seed failed, and seeds that are not paired cannot be averaged without it"
-UNPAIRED_INFINITE = "a value is infinite, and no mean over several configurations is defined with it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,7 +355,7 @@ def _compare_together(
     )
 
     # Paired seeds are left out on both sides if one side lacks them, so that medians and difference agree.
-    outcome = _compare_tables(x_CS, y_CS, question, is_paired, compute_band_level(lengths))
+    outcome = compare_tables(x_CS, y_CS, question, is_paired=is_paired, level=compute_band_level(lengths))
     common_streams = [
         name for name in shared_streams[0].common if all(name in streams.common for streams in shared_streams)
     ]
@@ -371,7 +363,7 @@ def _compare_together(
     if is_paired:
         is_missing = np.isnan(first_CS) | np.isnan(second_CS)
         first_CS, second_CS = (np.where(is_missing, np.nan, table) for table in (first_CS, second_CS))
-    first, second = map(_average_configurations, (first_CS, second_CS))
+    first, second = map(average_configurations, (first_CS, second_CS))
     return SeedComparison(
         question=question,
         first_median=compute_median_or_nan(first[~np.isnan(first)]),
@@ -386,37 +378,3 @@ def _compare_together(
         family=family,
         holm_p=outcome.p,
     )
-
-
-def _compare_tables(x_CS: Floats, y_CS: Floats, question: Question, is_paired: bool, level: float) -> TwoSamples:
-    """Compare two tables (configurations, seeds), NaN for failed seeds, by means over configurations."""
-    # The same cases as for two configurations (`seed_comparisons`).
-    has_failed = np.isnan(x_CS).any() or np.isnan(y_CS).any()
-    if question.policy == "fail" and has_failed:
-        return TwoSamples(n=0, reason=FAILED)
-    if x_CS.size and np.isnan(x_CS).all() and np.isnan(y_CS).all():
-        return TwoSamples(n=0, reason=NO_VALUES)
-
-    # Without pairs, leaving out a failed seed would average different configurations on each side.
-    failed_x, failed_y = np.isnan(x_CS), np.isnan(y_CS)
-    x_CS, y_CS = (replace_failed_seeds(values, question) for values in (x_CS, y_CS))
-    if is_paired:
-        differences = _average_configurations(subtract_pairs(x_CS, y_CS))
-        is_defined = ~np.isnan(differences)
-        return replace(
-            summarize_differences(differences[is_defined], level=level),
-            both_failed=int(((failed_x & failed_y).all(axis=0) & is_defined).sum()),
-            one_failed=int(((failed_x ^ failed_y).any(axis=0) & is_defined).sum()),
-        )
-    first, second = (_average_configurations(values) for values in (x_CS, y_CS))
-    if has_failed or not (np.isfinite(first).all() and np.isfinite(second).all()):
-        reason = UNPAIRED_FAILED if has_failed else UNPAIRED_INFINITE
-        return TwoSamples(n=len(first), n_second=len(second), reason=reason)
-    return compare_groups(first, second)
-
-
-def _average_configurations(values_CS: Floats) -> Floats:
-    """Return the mean (seeds,) over the values of each seed that are not NaN; NaN without any."""
-    is_present = ~np.isnan(values_CS)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(is_present, values_CS, 0.0).sum(axis=0) / is_present.sum(axis=0))

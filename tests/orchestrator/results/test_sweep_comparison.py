@@ -15,11 +15,9 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.sweep_sentences import describe_noise
 from orchestrator.results.comparing.named_comparison import compare_named
-from orchestrator.results.comparing.seed_comparisons import NO_VALUES
+from orchestrator.results.comparing.seed_comparisons import NO_VALUES, UNPAIRED_FAILED, UNPAIRED_INFINITE
 from orchestrator.results.comparing.sweep_comparison import (
     TOGETHER,
-    UNPAIRED_FAILED,
-    UNPAIRED_INFINITE,
     compare_sweeps,
     compute_band_level,
 )
@@ -347,6 +345,18 @@ def test_configurations_without_their_failed_seeds_are_not_mixed(tmp_path, synth
     else:
         assert math.isnan(comparison.outcome.difference)
         assert "cannot be averaged without it" in str(comparison.outcome.reason)
+
+
+def test_a_single_matched_pair_gives_the_same_alone_and_together(tmp_path, synthetic_sweep):
+    """Their seeds are not paired, and two of them failed."""
+    spec = {"objective.failed_seeds": "exclude", "space": {"model.dropout": {"grid": [0.1]}}}
+    values, failed = [{"model.dropout": 0.1}], {(0, seed): 10 for seed in range(2)}
+    first = synthetic_sweep(tmp_path / "first", values, 8, levels, failed, spec={**spec, "task.vocabulary": 12})
+    second = synthetic_sweep(tmp_path / "second", values, 8, levels, spec={**spec, "task.vocabulary": 13})
+    comparison = compare_sweeps(summarize(first), summarize(second))
+    (alone, *_), (together, *_) = comparison.configurations, comparison.together
+    assert not together.outcome.paired and (together.outcome.n, together.outcome.n_second) == (6, 8)
+    assert (together.outcome.difference, together.outcome.p) == (alone.outcome.difference, alone.outcome.p)
 
 
 def never_reached(number, seed, average, metric, lengths, step):

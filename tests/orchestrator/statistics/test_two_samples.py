@@ -10,11 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.statistics.two_samples import TwoSamples, compare_groups, compare_pairs
+from orchestrator.statistics.two_samples import TwoSamples, compare_groups, subtract_pairs, summarize_differences
 
 inf = math.inf
 PAIRS = st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=12)
 WITH_INFINITE = st.sampled_from([0.0, 1.0, 2.5, inf])
+
+
+def compare_pairs(first: np.ndarray, second: np.ndarray) -> TwoSamples:
+    return summarize_differences(subtract_pairs(first, second))
 
 
 def test_a_comparison_of_pairs_by_hand() -> None:
