@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 import lengthwise
 from orchestrator.code.user_code import PROGRAM
@@ -40,8 +36,9 @@ from orchestrator.program.member_folder import LOCK_FILE, read_attempt_number
 from orchestrator.program.needed_files import describe_uncopied, is_file
 from orchestrator.program.process import MemberLock, Process, start_program, try_lock
 from orchestrator.program.program_member import ProgramMember
-from orchestrator.program.reports import DeclaredReports, MergedReports, ReportedStep, ReportProblem
-from trainers.evaluation.results import Evaluation, Progress, Reporter
+from orchestrator.program.reports import DeclaredReports, MergedReports, ReportProblem
+from orchestrator.program.step_recorder import StepRecorder
+from trainers.evaluation.results import Reporter
 from trainers.files.atomic_file import write_atomic
 
 _MAX_IDLE_RESTARTS = 20  # consecutive restarts that the program requests without reporting a new step
@@ -63,7 +60,7 @@ def run_member(work: PackWork, member: ProgramMember, reporter: Reporter) -> Non
 
     # Programs on preemptible machines may ask to be restarted; a program without progress would restart forever.
     idle_restarts = 0
-    while not (run.has_recorded_end_step or run.is_interrupted):
+    while not (run.recorder.has_recorded_end_step or run.is_interrupted):
         completed = run.reports.completed_step
         if not run.run_attempt():
             return
@@ -79,7 +76,6 @@ class _MemberRun:
         # A pack of programs has a single member.
         self.work = work
         self.member = member
-        self.reporter = reporter
         self.sweep = Path(work.folder).absolute()
         self.checkpoints = get_checkpoint_folder(self.sweep, work.pack_id)
         (config_id, seed), *_ = work.member_ids
@@ -102,36 +98,19 @@ class _MemberRun:
             )
         )
 
-        # A race over steps pauses the training at a rung.
-        self.end_step = min(work.pause_at or member.steps, member.steps)
-        self.recorded_step = work.recorded_step
+        self.recorder = StepRecorder(work, member, reporter, self.reports)
         self.start_step = 0  # the last complete step when the current attempt began
-        self.last_reported: ReportedStep | None = None
-        self.is_stop_requested = False  # by the driver
-        self._sent_defaults: Mapping[str, Any] = {}
-        self._sent_notices = 0
-        self._began = time.monotonic() - work.seconds
-
-    @property
-    def has_recorded_end_step(self) -> bool:
-        """Whether everything up to `end_step` is recorded."""
-        return self.recorded_step >= self.end_step
 
     @property
     def is_interrupted(self) -> bool:
         """Whether the sweep is interrupted; the member is resumed later."""
-        return self.is_stop_requested or self._stop_file.exists()
+        return self.recorder.is_stop_requested or self._stop_file.exists()
 
     @property
     def should_program_end(self) -> bool:
         """Whether the program should end before its last step: interrupted, paused, diverged, or stopped early."""
-        is_paused = self.has_recorded_end_step and self.end_step < self.member.steps
-        return self.is_interrupted or self._has_ended_early or is_paused
-
-    @property
-    def _has_ended_early(self) -> bool:
-        """Whether the program has reported that its training diverged or stopped early."""
-        return self.reports.failed_step is not None or self.reports.stopped_step is not None
+        is_paused = self.recorder.has_recorded_end_step and self.recorder.end_step < self.member.steps
+        return self.is_interrupted or self.reports.has_ended_early or is_paused
 
     def read_earlier_attempts(self) -> None:
         """Wait until earlier attempts have ended, and record their reports."""
@@ -139,7 +118,7 @@ class _MemberRun:
         for path in self._list_attempt_files("jsonl"):
             with suppress(ReportProblem):  # reported when that attempt failed
                 self._read_reports(path, path.read_text(encoding="utf-8", errors="replace"))
-        self._fill_due_steps()
+        self.recorder.fill_due_steps()
 
     def run_attempt(self) -> bool:
         """Start the member once; return whether it asked to be started again. Raises ProgramEnded."""
@@ -167,9 +146,9 @@ class _MemberRun:
 
         # A last step that lacks averages is completed only after a clean exit; after a crash it is repeated.
         if code == 0 and limit is None:
-            self._record_steps(self.reports.finish())
-        self._fill_due_steps()
-        if self.has_recorded_end_step or self.is_interrupted:
+            self.recorder.record_steps(self.reports.finish())
+        self.recorder.fill_due_steps()
+        if self.recorder.has_recorded_end_step or self.is_interrupted:
             return False
         if limit is None and code == RESTART_CODE:
             return True
@@ -185,7 +164,7 @@ class _MemberRun:
     def _wait_for_lock(self) -> MemberLock:
         """Return the lock of the member, once all processes of earlier attempts have ended."""
         while (lock := try_lock(self.folder / LOCK_FILE)) is None:
-            self._report_progress("waiting")
+            self.recorder.report_progress("waiting")
             time.sleep(_POLL_SECONDS)
         return lock
 
@@ -253,7 +232,7 @@ class _MemberRun:
                 last_output = time.monotonic()
             if code is not None:
                 return code, limit
-            self._report_progress("train")
+            self.recorder.report_progress("train")
 
             # `report` asks the program to end; SIGTERM follows after the grace time, and SIGKILL by the supervisor.
             now = time.monotonic()
@@ -300,7 +279,7 @@ class _MemberRun:
             "STEPS": self.member.steps,
             "EVERY": self.member.evaluation_interval or "",
             "REPORTED": self.reports.completed_step,
-            "STOP_AT": self.end_step if self.end_step < self.member.steps else "",
+            "STOP_AT": self.recorder.end_step if self.recorder.end_step < self.member.steps else "",
             "STOP": self._stop_file,
         }
 
@@ -357,85 +336,10 @@ class _MemberRun:
     def _read_reports(self, path: Path, text: str) -> None:
         """Read more of an attempt's reports, and record the steps that they complete. Raises ReportProblem."""
         try:
-            self._record_steps(self.reports.read(str(path), text))
+            self.recorder.record_steps(self.reports.read(str(path), text))
         except ReportProblem as problem:
-            self._record_steps(problem.completed_steps)
+            self.recorder.record_steps(problem.completed_steps)
             raise
-
-    def _record_steps(self, steps: list[ReportedStep]) -> None:
-        """Report new notices, and complete steps up to `end_step` that the sweep does not have yet."""
-        for notice in self.reports.notices[self._sent_notices :]:
-            self.reporter.notice(notice)
-        self._sent_notices = len(self.reports.notices)
-        for reported in steps:
-            self.last_reported = reported
-            if self.recorded_step < reported.step <= self.end_step:
-                self._report_step(reported)
-
-    def _fill_due_steps(self) -> None:
-        """Report the remaining due steps of a training that diverged (as NaN) or stopped early (as its last values)."""
-        if not self._has_ended_early:
-            return
-        evaluation = self.member.evaluation
-        shape = (len(evaluation.averages), len(evaluation.metrics), len(self.member.lengths))
-        filler = ReportedStep(step=0, values_AKL=np.full(shape, np.nan, np.float32), loss=math.nan)
-        if self.reports.failed_step is None and self.last_reported is not None:
-            filler = self.last_reported
-
-        # Every seed of a configuration has the same steps, so that curves can be compared.
-        while self.recorded_step < self.end_step:
-            step = self.reports.declared.find_next_due_step(self.recorded_step)
-            if step > self.end_step:
-                return
-            self._report_step(replace(filler, step=step))
-
-    def _report_step(self, reported: ReportedStep) -> None:
-        """Report an evaluation to the driver, and remember whether it asks to stop."""
-        # Later reports may have been read already, so a failure or stop counts only up to this step. A last evaluation
-        # in which every value is NaN counts as diverged.
-        ends = (self.reports.failed_step, self.reports.stopped_step)
-        failed, stopped = (step if step is not None and step <= reported.step else None for step in ends)
-        is_final = reported.step == self.member.steps
-        if failed is None and is_final and np.isnan(reported.values_AKL).all():
-            failed = reported.step
-
-        # One member, so each array has a first axis of 1.
-        evaluation = Evaluation(
-            step=reported.step,
-            final=is_final,
-            averages=self.member.evaluation.averages,
-            metrics=tuple(self.member.evaluation.metrics),
-            lengths=self.member.lengths,
-            values_MAKL=reported.values_AKL[None],
-            loss_M=np.array([reported.loss], dtype=np.float64),
-            failed_at_M=np.array([-1 if failed is None else failed], dtype=np.int64),
-            stopped_at_M=None if stopped is None else np.array([stopped], dtype=np.int64),
-            seconds=time.monotonic() - self._began,
-            form="program",
-            compiled=False,
-            repeated=self.reports.repeated,
-            defaults=self.reports.defaults if self.reports.defaults != self._sent_defaults else {},
-        )
-        self._sent_defaults = self.reports.defaults
-        self.recorded_step = reported.step
-        self.is_stop_requested = bool(self.reporter.report(evaluation)) or self.is_stop_requested
-
-    def _report_progress(self, phase: str) -> None:
-        """Report the completed steps and the speed, which is also the heartbeat of the pack."""
-        seconds = time.monotonic() - self._began
-        steps = self.reports.completed_step
-        rate = steps / seconds if seconds > 0 else 0.0
-        self.reporter.progress(
-            Progress(
-                step=steps,
-                steps=self.member.steps,
-                members=1,
-                failed=0,
-                seconds=seconds,
-                member_steps_per_second=rate,
-                phase=phase,
-            )
-        )
 
 
 def _read_whole_lines(path: Path, offset: int) -> bytes:

@@ -192,6 +192,11 @@ class MergedReports:
         self._first_curves = list[Mapping[str, Mapping[int, float]]]()  # of the first due step, as reported
         self._losses: dict[int, float] = {}
 
+    @property
+    def has_ended_early(self) -> bool:
+        """Whether the training diverged or stopped early."""
+        return self.failed_step is not None or self.stopped_step is not None
+
     def read(self, file: str, text: str) -> list[ReportedStep]:
         """Read more lines of an attempt's file and return the due steps that they complete.
 
@@ -205,7 +210,7 @@ class MergedReports:
         completed_steps: list[ReportedStep] = []
         for line in text.split("\n")[:-1]:
             self._line += 1
-            if not line.strip() or self.failed_step is not None or self.stopped_step is not None:
+            if not line.strip() or self.has_ended_early:
                 continue
             try:
                 completed_steps += self._add_report(parse_report(line, self.declared))

@@ -46,6 +46,6 @@ def test_the_frames_are_those_of_a_run(run_inline: Callable[..., Path], monkeypa
         "evaluation.every=null",
     )
     run_inline(ROOT / "search_spaces" / "quickstart.yaml", *small)
-    named = [(files_of(row[1])[0].name, row[0].strip("`")) for row in ROWS[:12]]
+    named = [(files_of(row[1])[0].name, row[0].strip("`")) for row in ROWS[:13]]
     assert named[-1] == ("adamw.py", "AdamW.update")
     assert frames == named[2:-1]
