@@ -66,7 +66,7 @@ def import_table(
     `table` is a CSV or Parquet file or a data frame, with one value per row. It may also be "mlflow:URI", "wandb:PATH"
     or "tune:FOLDER"; then the options `pattern`, `experiment` and `step_column` are for it. `metrics` are better
     directions by metric: {"accuracy": "maximize"}; the first metric is judged. `axis` is the unit of lengths, such as
-    digits. The other options are those of `lengthwise import`.
+    digits. The other options are as in `lengthwise import`.
 
     Raises UserError for invalid results and unknown options, SweepFileError for an invalid name, SweepExists if the
     folder already holds a sweep.

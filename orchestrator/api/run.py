@@ -30,7 +30,7 @@ def run(
     """Run a sweep in a new folder of `storage`, from its beginning to its report, and return it.
 
     `file` is a sweep file, the name of a shipped one, or a dictionary with its sections. `overrides` replace values:
-    `seeds=2`, or for dotted keys `**{"training.steps": 20}`. `storage`, `name` and `imports` are those of `lengthwise
+    `seeds=2`, or for dotted keys `**{"training.steps": 20}`. `storage`, `name` and `imports` are as in `lengthwise
     run`; `console` prints progress, by default on stdout. The returned sweep may have failed or been interrupted, as
     its `status` says.
 

@@ -76,7 +76,8 @@ def check_page(file: ClaimsFile, page: Path) -> None:
 def run_missing(path: Path, storage: Path, say: Callable[[str], None], page: Path | None = None) -> int:
     """Run or resume every unfinished sweep of a claims file, each in its own process; return an exit code.
 
-    The code is that of the first sweep that does not complete, at least 1; 0 if all complete, even with failed packs.
+    Returns the exit code of the first sweep that does not complete, at least 1; 0 if all complete, even with failed
+    packs.
     The sweep file is beside the claims file and named as the sweep. Raises SweepFileError for an invalid claims file,
     UserError if a new sweep has no file or the page could not be written later, SpecChanged if a sweep was begun with
     another specification.

@@ -1,4 +1,4 @@
-"""Write imported results as a sweep folder: ledger and curves like those of a trained sweep."""
+"""Write imported results as a sweep folder: ledger and curves, as after training."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ def _make_listed_values(results: Results, number: int, steps: tuple[int, ...] | 
 def _make_sections(
     results: Results, options: ImportOptions, settings: Mapping[str, Any], cells: Sequence[MeasuredCells], steps: int
 ) -> dict[str, Any]:
-    """Return sections like those of a program sweep, with these settings, the lengths of `cells` and `steps`."""
+    """Return the sections of a program sweep with these settings, the lengths of `cells` and `steps`."""
     # Nest the settings at the dots of their names.
     config: dict[str, Any] = {}
     for key, value in {**results.fixed, **settings}.items():

@@ -155,7 +155,7 @@ class EvaluationConfig(Settings):
 
     @property
     def added_metrics(self) -> Mapping[str, Metric]:
-        """The metrics beside those of the task, by label."""
+        """The metrics that are added to the metrics of the task, by label."""
         return self.metrics or {}
 
 

@@ -23,7 +23,7 @@ from trainers.tensors.device_constants import make_constant
 
 @dataclass(frozen=True)
 class AddedMetrics:
-    """Metrics in addition to those of the task, by label. step: training steps so far, int64 ()."""
+    """Metrics that a configuration adds to its task's metrics, by label. step: training steps so far, int64 ()."""
 
     metrics: Mapping[str, Metric]
     step: Tensor

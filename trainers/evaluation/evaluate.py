@@ -158,7 +158,7 @@ class _PackEvaluator:
     ) -> dict[str, Tensor]:
         """Return the metrics (M, L) of some members on a batch, evaluated in pieces of `rows_at_once` rows.
 
-        stacked_members: indices into the members of the first average, then those of the second, and so on.
+        stacked_members: indices into the stack of weights: every member of the first average, then of the second, ...
         """
         pack = self.pack
 

@@ -37,7 +37,7 @@ def evaluate_stored(
     """Return the curves of members at their current settings, with the given weights of each member.
 
     weights: {average: {parameter: array}} of each member. The members have one structural key and the same averages.
-    Raises ConfigError, with keys that start with `model`, if the shapes of the weights are not those of the model, and
+    Raises ConfigError, with keys that start with `model`, if weights and model differ in shapes, and
     the errors of `evaluate`.
     """
     pack = Pack(members, torch.device(device))

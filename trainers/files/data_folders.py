@@ -21,7 +21,7 @@ def find_data_folder() -> Path:
 
 
 def add_search_folder(folder: Path) -> None:
-    """Put a folder, such as that of the current sweep file, before all others in `list_search_folders`."""
+    """Put a folder, such as the current sweep file's, before all others in `list_search_folders`."""
     folder = folder.resolve()
     _sweep_folders[:] = [folder, *(earlier for earlier in _sweep_folders if earlier != folder)]
 

@@ -64,7 +64,7 @@ def _reorder_columns(arrays: Arrays, stored: Snapshot, parameters: Shapes) -> di
 
 
 def _describe_differences(stored: Mapping[str, tuple[int, ...]], current: Mapping[str, tuple[int, ...]]) -> str:
-    """Return as text how stored parameters differ from those of the model."""
+    """Return as text how stored parameters differ from the parameters of the model."""
     missing_names = [name for name in current if name not in stored]
     unknown_names = [name for name in stored if name not in current]
     reshaped_parameters = [

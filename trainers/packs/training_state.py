@@ -160,7 +160,7 @@ def _start_optimizer(pack: Pack, theta: Tensor) -> dict[str, Tensor]:
     state = pack.optimizer.make_initial_state(theta, pack.layout)
     state = {name: tensor.clone() if may_share_memory(tensor, [theta]) else tensor for name, tensor in state.items()}
 
-    # Names must differ from those of other arrays in a checkpoint.
+    # A checkpoint has these arrays beside others, so no names may be equal.
     reserved = {field.name for field in fields(TrainingState)}
     if clashing := [name for name in state if name in reserved or name.startswith("averages.")]:
         raise ValueError(

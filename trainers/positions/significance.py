@@ -25,8 +25,8 @@ class Significance(Position):
     The first heads are ordinary. In the others, pairs of number tokens have a trained vector, added to the key as in
     `rpe`: the second number's token of significance s has the virtual index v = s, the first number's v = s + l + 1
     with l the width of the second, and the pair (i, j) has the vector of v_i - v_j. The rows of the table are in the
-    order of v_j - v_i, so without text they are those of `rpe`: -1 is the next lower significance. If `uniform` is not
-    0, keys that are digits of the first number have one vector for all number queries, as in `upe`. Pairs with an
+    order of v_j - v_i, so without text they equal the rows of `rpe`: -1 is the next lower significance. If `uniform` is
+    not 0, keys that are digits of the first number have one vector for all number queries, as in `upe`. Pairs with an
     operator or text have no vector, and nothing is masked. The indices v, the number of heads, and the absence of
     multiplier vectors for text queries are chosen here; the paper does not state them.
     """

@@ -41,7 +41,7 @@ class Upe(Position):
         relative = table.shape[1] - self.uniform
         rows = context.differences() + relative // 2
 
-        # The rows of the multiplier follow those of the differences; the first position has the last row.
+        # The table has the rows of differences, then of the multiplier; the first position has the last row.
         key = context.key_ids if context.ids is None else context.key_ids[:, :, None, None, :]
         multiplier_rows = relative + self.uniform - 1 - key  # the first position is the most significant digit
         rows = torch.where(key < self.uniform, multiplier_rows.clamp(min=0), rows)

@@ -119,7 +119,7 @@ class Settings:
         """Make the subclass a frozen dataclass. Raises TypeError for a reserved field name or an invalid revision."""
         super().__init_subclass__(**kwargs)
 
-        # Classes of users may override methods under their names in version 2.0.0, and call those of a base class.
+        # Classes of users may override methods under their names in version 2.0.0, and call them in a base class.
         for old_name, new_name in cls.former_names.items():
             if isfunction(method := vars(cls).get(old_name)):
                 setattr(cls, new_name, method)

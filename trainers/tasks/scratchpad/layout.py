@@ -192,8 +192,8 @@ def make_transition_rows(text: Text, start: int | None, width: int, index_SB: Te
 def make_batch(rows: TokenRows, *, loss_on_question: bool, ids: bool = False, groups: bool = False) -> Batch:
     """Return the batch of rows: inputs are all tokens except the last, targets all except the first.
 
-    ids, groups: whether the batch has them. Targets of copies are masked; those of the question have weight only with
-    `loss_on_question`.
+    ids, groups: whether the batch has them. Targets of copies are masked, and without `loss_on_question` also the
+    question's.
     """
     tokens = rows.tokens()
     role = rows.join_attribute("role", COPY)[..., 1:]
