@@ -6,11 +6,13 @@ from typing import Any
 from orchestrator.code.code_record import name_copy_folder
 from orchestrator.report.tables.columns import Section
 from orchestrator.results.pack_environments import PackEnvironments, PackGroup, describe_code
+from orchestrator.results.pack_seeds import name_pack_seeds
 from orchestrator.results.program_defaults import describe_defaults, list_program_defaults
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_count, join_first_few
 
 MAX_GROUPS = 6  # shown groups of packs
+MAX_NAMED = 3  # packs of a group, and configurations of a pack
 
 
 def make_provenance_section(summary: Summary) -> Section:
@@ -33,9 +35,11 @@ def make_provenance_section(summary: Summary) -> Section:
     # Packs with the same environment share a row; a large cluster could have a group for every node.
     groups, differing = environments.groups, environments.differing
     for group in groups[:MAX_GROUPS]:
-        texts[f"{format_count(len(group.packs), environments.noun)}: {join_first_few(group.packs)}"] = _describe_group(
-            group, differing
-        )
+        packs = [
+            f"{pack_id} ({name_pack_seeds(summary.state, [pack_id], MAX_NAMED)})" for pack_id in group.packs[:MAX_NAMED]
+        ] + list(group.packs[MAX_NAMED:])
+        count = format_count(len(packs), environments.noun)
+        texts[f"{count}: {join_first_few(packs, MAX_NAMED)}"] = _describe_group(group, differing)
     hidden = len(groups) - MAX_GROUPS
     notes = [f"{hidden} more groups of {environments.noun}s are in the ledger."] if hidden > 0 else []
     if sum(len(group.packs) for group in groups) > len({pack_id for group in groups for pack_id in group.packs}):

@@ -21,7 +21,8 @@ from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.repackings import describe_repacking
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmation import make_label, read_search_labels
+from orchestrator.results.confirmation import read_search_labels
+from orchestrator.results.pack_seeds import name_pack_seeds
 from orchestrator.results.seed_failures import describe_divergences
 from orchestrator.running.driving.budget import Limit, SweepBudget
 from orchestrator.running.driving.decide import (
@@ -254,15 +255,9 @@ class SweepDriver:
         refuse_equal_failures(self.state, get_trainer(self.spec.sections).max_equal_failures)
 
     def _describe_pack(self, pack_id: str) -> str:
-        """Return a pack as messages name it, or the member if it has only one: "#0 seed 1 (pack 0c1b66877d7e)".
-
-        A run of a program is one member, so it has no other name: "#0 seed 1".
-        """
-        (config_id, seed), *others = self.state.packs[pack_id].members
-        if others:
-            return f"pack {pack_id}"
-        member = f"{make_label(self.state.provenance, self.state.configurations[config_id].number)} seed {seed}"
-        return member if self.spec.program else f"{member} (pack {pack_id})"
+        """Return a pack as messages name it: "#0 seeds 1-3 (pack 0c1b66877d7e)"; a run of a program: "#0 seed 1"."""
+        seeds = name_pack_seeds(self.state, [pack_id])
+        return seeds if self.spec.program else f"{seeds} (pack {pack_id})"
 
     def _shorten_repeated(self, pack_id: str, error: str) -> str:
         """Return the error, or the pack that had the same error first, perhaps with other numbers."""

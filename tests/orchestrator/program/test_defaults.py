@@ -39,6 +39,8 @@ def test_sweeps_that_differ_only_in_a_default(study: Study) -> None:
     assert compare_sweeps(first, second).specification == {"config.dropout": (0.1, 0.2)}
     cells = make_provenance_section(first).cells
     assert dict(zip(cells["what"], cells["value"], strict=True))["defaults of the program"] == "dropout 0.1"
+    run = next(iter(first.state.packs))
+    assert any(f"{run} (#0 seed 0)" in what for what in cells["what"])  # a run is named by its seed, too
     assert not any("defaults" in note for note in first.notes)
 
     # Another sweep searches the key: only its configuration with the default value matches.

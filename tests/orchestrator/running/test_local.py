@@ -107,7 +107,7 @@ def test_a_worker_is_killed_as_often_as_it_may_and_once_more(lengthwise, long_sw
     state = SweepState.load(folder)
     assert {pack.pack_id for pack in state.packs.values() if pack.status == "failed"} == {doomed}
     assert [len(state.packs[pack_id].attempts) for pack_id in (unlucky, doomed)] == [1, 2]
-    assert f"pack {unlucky}: the worker process died: " in out and "failed after 2 attempts" in out
+    assert f"(pack {unlucky}): the worker process died: " in out and "failed after 2 attempts" in out
     again = lengthwise("resume", folder, "--retry-failed", *INLINE)
     assert again.returncode == 0, again.stderr
     long_sweep.ended_as_if_left_alone(folder, ends=5)
