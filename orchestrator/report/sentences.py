@@ -8,15 +8,17 @@ import math
 from orchestrator.record.state.entities import STOPPED_BY_BUDGET
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
-from orchestrator.report.failure_sentences import MAX_KEYS, describe_failed_count, describe_failures, describe_lost
+from orchestrator.report.failure_sentences import describe_failed_count, describe_lost, describe_shared
 from orchestrator.report.judging_notes import describe_threshold
 from orchestrator.report.lead_sentences import describe_lead, describe_lead_briefly
 from orchestrator.results.analysis import (
     shows_effects,
 )
 from orchestrator.results.confirmation import make_label, read_search_labels
+from orchestrator.results.failure_values import MAX_KEYS
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import ConfigurationResult, Summary
+from orchestrator.results.sweep_status import shorten_end_message
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN, estimate_median
 from orchestrator.text.wording import (
     describe_better,
@@ -57,7 +59,7 @@ def make_answers(summary: Summary, *, with_values: bool = True, with_lead: bool 
         ),
         *(describe_lead(summary) if with_lead and not confirmations else ()),
         *(lost if with_values else ()),
-        *describe_failures(summary, MAX_KEYS if with_values else 1),
+        *describe_shared(summary, MAX_KEYS if with_values else 1),
     ]
 
     # A confirmation has too few configurations for effects, a sweep of one configuration has none to ask for. That no
@@ -118,8 +120,8 @@ def describe_status(summary: Summary, *, with_error: bool = True) -> str:
         + (f"; {format_count(summary.seeds_run, 'seed')} {ran}, {failed}{early}." if summary.seeds_run else "")
         + ("" if summary.seeds_run else "; no seed has ended.")
         + (
-            f" {summary.state.end_message[:1].upper()}{summary.state.end_message[1:]}."
-            if summary.status == "interrupted" and summary.state.end_message
+            f" {end_message[:1].upper()}{end_message[1:]}."
+            if summary.status == "interrupted" and (end_message := shorten_end_message(summary.state))
             else ""
         )
         + "".join(f" {warning}." for warning in summary.warnings)

@@ -109,8 +109,12 @@ def name_seeds(seeds: Iterable[tuple[str, int]], maximum: int = MAX_NAMED) -> st
     return ", ".join(texts) + (f" and {format_count(others, 'other')}" if others else "")
 
 
-def advise_retry(state: SweepState) -> str:
-    """Return the command that retries packs that failed; empty without any, and for imported results."""
+def make_retry_command(state: SweepState) -> str:
+    """Return the command that retries packs that failed; empty without any, and for imported results.
+
+    A program or a module of the user's is assumed to have been fixed.
+    """
     if not state.failed_packs or IMPORTED in state.provenance:
         return ""
-    return f"{format_command('resume', state.folder)} --retry-failed (if the code was fixed, add --accept-code-change)"
+    accept = " --accept-code-change" if state.modules else ""
+    return f"{format_command('resume', state.folder)} --retry-failed{accept}"

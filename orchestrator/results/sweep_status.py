@@ -11,6 +11,14 @@ def describe_sweep_status(state: SweepState) -> str:
     return "running" if describe_running_driver(state.folder) else describe_end_status(state)
 
 
+def shorten_end_message(state: SweepState) -> str:
+    """Return why the sweep ended, without the error of a failed pack, which stands beside its seeds; "" if unset."""
+    message = state.end_message or ""
+    for _, error in state.failed_packs:
+        message = message.removesuffix(f": {error}")
+    return message
+
+
 def describe_end_status(state: SweepState) -> str:
     """Return the word for how a sweep ended; "no score" instead of failed if none of its seeds failed."""
     if state.end_status == "failed" and not any(member.status == "failed" for member in state.members):

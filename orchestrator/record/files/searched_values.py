@@ -31,7 +31,7 @@ def make_searched_columns(state: SweepState) -> dict[str, pd.Series[Any]]:
     """
     configurations = list(state.configurations.values())
     return {
-        key: _make_column([_find_value(state, configuration, key) for configuration in configurations])
+        key: _make_column([find_searched_value(state, configuration, key) for configuration in configurations])
         for key in list_searched_keys(state)
     }
 
@@ -52,7 +52,7 @@ def add_searched_values(curves: pd.DataFrame, state: SweepState) -> pd.DataFrame
     return pd.DataFrame({"config_id": curves["config_id"], **columns, **curves.drop(columns="config_id")})
 
 
-def _find_value(state: SweepState, configuration: ConfigurationState, key: str) -> Any:
+def find_searched_value(state: SweepState, configuration: ConfigurationState, key: str) -> Any:
     """Return the value of a key, or ABSENT; a key missing in a listed configuration has its fixed value."""
     is_listed = state.spec.get("search", {}).get("sampler") == "listed"
     if key in configuration.values:
@@ -68,7 +68,7 @@ def _make_column(values: list[Any]) -> pd.Series[Any]:
     present = [value for value in values if value is not ABSENT]
     if all(isinstance(value, bool) for value in values):
         return pd.Series(values, dtype="bool")
-    if all(_is_number(value) for value in present):
+    if all(is_number(value) for value in present):
         is_whole = len(present) == len(values) and all(isinstance(value, int) for value in present)
         numbers = [np.nan if value is ABSENT else value for value in values]
         return pd.Series(numbers, dtype="int64" if is_whole else "float64")
@@ -80,6 +80,6 @@ def _make_column(values: list[Any]) -> pd.Series[Any]:
     return pd.Series(pd.Categorical.from_codes(codes, pd.Index(names, dtype="str")))
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Return whether a numeric column can hold the value; a ledger may have integers of any size."""
     return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.interface.trainer import MEMBERS_FOLDER
+from orchestrator.report.failure_sentences import advise_on_failures
 from orchestrator.report.judging_notes import describe_columns, list_judging_notes
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.page.data import make_page_data
@@ -28,13 +29,12 @@ from orchestrator.report.tables.race_tables import make_race_sections
 from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmation import make_label
 from orchestrator.results.read_confirmations import read_confirmations
-from orchestrator.results.seed_failures import advise_retry, name_seeds
+from orchestrator.results.seed_failures import make_retry_command, name_seeds
 from orchestrator.results.summary import ConfigurationResult, Summary
-from orchestrator.running.watching.status import make_trace_lines
+from orchestrator.running.watching.status import list_traces
 from orchestrator.text.redaction import remove_controls
 from orchestrator.text.wording import (
     format_command,
-    format_count,
     format_values,
     group_errors,
 )
@@ -42,6 +42,7 @@ from orchestrator.text.wording import (
 MAX_FAILURES = 20  # listed reasons
 MAX_NAMED = 12  # configurations named for each reason
 MAX_TRACE = 12_000  # characters of tracebacks
+MAX_OPEN_TRACES = 2  # more different tracebacks are folded
 SCRIPT_FILES = (
     "numbers",
     "elements",
@@ -197,17 +198,16 @@ def _render_failures(summary: Summary) -> Iterator[str]:
     cells = {name: [line[name] for line in lines[:MAX_FAILURES]] for name in (lines[0] if lines else ())}
     note = [f"{len(lines) - MAX_FAILURES} more reasons are in the ledger."] if len(lines) > MAX_FAILURES else []
 
-    # A crash, unlike divergence, may not happen again, and has a traceback.
-    retry_advice, traces = [], ""
-    if advice := advise_retry(summary.state):
-        crashed = format_count(summary.state.seeds_crashed, "seed")
-        details = f"{format_command('status', summary.folder)} --trace"
-        text = "\n".join(make_trace_lines(summary.state)).strip()
-        shown = text if len(text) <= MAX_TRACE else f"{text[:MAX_TRACE]}\n... all of it: {details}"
-        traces = f"<details><summary>Tracebacks</summary><pre>{escape(shown)}</pre></details>"
-        retry_advice.append(f"{crashed} crashed; details: {details}; retry them: {advice}")
-    section = Section(heading="What failed", cells=cells, paragraphs=retry_advice, notes=note)
-    yield f"<section id=what-failed>{_render_section(section)}{traces}</section>"
+    # A crash, unlike divergence, has a traceback.
+    section = Section(heading="What failed", cells=cells, paragraphs=advise_on_failures(summary), notes=note)
+    traces_html = ""
+    if make_retry_command(summary.state) and (traces := list_traces(summary.state)):
+        text = "\n\n".join(traces)
+        full = f"{format_command('status', summary.folder)} --trace"
+        shown = text if len(text) <= MAX_TRACE else f"{text[:MAX_TRACE]}\n... all of it: {full}"
+        state = " open" if len(traces) <= MAX_OPEN_TRACES else ""
+        traces_html = f"<details{state}><summary>Tracebacks</summary><pre>{escape(shown)}</pre></details>"
+    yield f"<section id=what-failed>{_render_section(section)}{traces_html}</section>"
 
 
 def _name_log(summary: Summary, row: ConfigurationResult, seed: int) -> str:
@@ -234,8 +234,8 @@ def _render_commands(summary: Summary) -> str:
             first = f"the first {top}" if top > 1 else "the first"
             confirm = f"{format_command('confirm', summary.folder)} --top {top} --seeds {ENOUGH_SEEDS}"
             commands[f"{first} again, on fresh seeds"] = confirm
-    if retry := advise_retry(summary.state):
-        commands["crashed seeds again"] = retry.partition(" (")[0]
+    if retry := make_retry_command(summary.state):
+        commands["crashed seeds again, when the cause is fixed"] = retry
     commands |= {
         "figures for a paper": f"{format_command('export', summary.folder)} --figures pdf",
         "to MLflow": format_command("publish", summary.folder),

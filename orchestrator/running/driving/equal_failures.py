@@ -3,6 +3,7 @@
 from orchestrator.errors import LengthwiseError
 from orchestrator.interface.trainer import MISSING_REPORT_MARKER
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.seed_failures import make_retry_command
 from orchestrator.text.wording import format_command, group_errors
 
 _SHOWN_LINES = 15
@@ -37,14 +38,14 @@ def refuse_equal_failures(state: SweepState, min_packs: int | None) -> None:
         next((pack.traces[-1] for pack in ended_packs if pack.traces and pack.traces[-1]), None) or "(its log is empty)"
     )
     lines = log.strip().splitlines()[-_SHOWN_LINES:]
-    members = (
-        f"first {len(ended_packs)} members failed with the same error{qualifier}"
+    seeds = (
+        f"first {len(ended_packs)} seeds failed with the same error{qualifier}"
         if len(ended_packs) > 1
-        else "first member failed"
+        else "first seed failed"
     )
     raise EqualFailures(
-        f"the {members}, so the sweep stops: {ended_packs[-1].error}\n"
+        f"the {seeds}, so the sweep stops: {ended_packs[-1].error}\n"
         + "\n".join(f"  {line}" for line in lines)
-        + f"\nafter fixing it: {format_command('resume', state.folder)} --retry-failed --accept-code-change"
+        + f"\nafter fixing it: {make_retry_command(state)}"
         + f"\nto change the sweep file as well: {format_command('delete', state.folder)}, then run it again"
     )

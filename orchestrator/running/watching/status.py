@@ -5,18 +5,21 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.entities import STOPPED_BY_BUDGET
 from orchestrator.record.state.lineage import CONFIRMS, IMPORTED
 from orchestrator.record.state.repackings import describe_repackings
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmation import make_label, read_search_labels
+from orchestrator.results.confirmation import read_search_labels
+from orchestrator.results.failure_values import describe_shared_values
 from orchestrator.results.pack_environments import PackEnvironments, describe_code, name_recorded_pack
+from orchestrator.results.pack_seeds import name_pack_seeds
 from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import has_early_stops, list_early_stops
-from orchestrator.results.seed_failures import advise_retry, make_failure_rows, name_seeds
-from orchestrator.results.sweep_status import describe_end_status
+from orchestrator.results.seed_failures import make_failure_rows, make_retry_command
+from orchestrator.results.sweep_status import describe_end_status, shorten_end_message
 from orchestrator.running.watching.meter import (
     count_seeds,
     count_steps,
@@ -57,24 +60,25 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     done_share = f"{100 * done_steps / total_steps:.0f} %" if total_steps else "none yet"
     status = f"running, by {owner}" if owner else describe_end_status(state)
     # A stopped sweep names the command in its message; if all packs failed so far, others would fail as well.
-    retry = "" if owner else advise_retry(state)
+    retry = "" if owner else make_retry_command(state)
     all_failed = retry and all(pack.status == "failed" for pack in state.packs.values() if pack.has_ended)
     needs_no_resume = owner or all_failed or state.end_status in ("complete", "failed", STOPPED_BY_BUDGET)
     ended = not owner and state.end_status in ("complete", "failed")
-    attempts = [text for pack in state.packs.values() for text in pack.attempts]
+    end_message, page = shorten_end_message(state), state.folder / REPORT_HTML
 
     # Rows that most sweeps do not need are left out.
     rows = [
         ("sweep", f"{state.name} (study {state.study}) in {state.folder}"),
         *_make_confirms_row(state),
-        ("state", f"{status}: {state.end_message}" if state.end_message else status),
+        ("state", f"{status}: {end_message}" if end_message else status),
         *([] if needs_no_resume else [("continue with", format_command("resume", state.folder))]),
         ("configurations", f"{state.configurations_done}/{count_planned(state)}"),
         ("seeds", f"{counts['complete'] + counts['failed']}/{seed_count}"),
         ("seeds failed", f"{counts['failed']}{f' ({reasons})' if reasons else ''}"),
-        *make_failure_rows(state, read_search_labels(state.provenance)),
-        *([("retry crashed", retry)] if retry else []),
+        *_make_reason_rows(state),
+        *_make_crashes_row(state),
         *([("tracebacks", f"{format_command('status', state.folder)} --trace")] if retry else []),
+        *([("when fixed, retry", retry)] if retry else []),
         *_make_stopped_row(state, seed_count),
         *_make_race_rows(state),
         *([] if noun == "run" else [(f"{noun}s", _count_ended_packs(state))]),  # a run is a seed
@@ -85,17 +89,38 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
     ]
 
     # Rows without content are left out, so that failed packs stand out.
+    if page.is_file():
+        rows.append(("page", str(page)))
     if state.published_at:
         rows.append(("published at", ", ".join(state.published_at)))
     if state.codes:
-        rows.append(("code", describe_code(state.codes[-1])))
+        rows.append(("code version", describe_code(state.codes[-1])))
     rows += [(f"{noun}s differ", sentence) for sentence in PackEnvironments.from_state(state).sentences]
-    if attempts:
-        tried = sum(bool(pack.attempts) for pack in state.packs.values())
-        is_named = any(label == "crashed" and attempts[-1] in text for label, text in rows)
-        last = "" if is_named else f", last: {attempts[-1]}"
-        rows.append(("failed attempts", f"{len(attempts)} in {format_count(tried, noun)}{last}"))
     return rows
+
+
+def _make_reason_rows(state: SweepState) -> list[tuple[str, str]]:
+    """Return the rows on diverged seeds, then those on crashed ones: which and why, and the values that they share."""
+    rows = make_failure_rows(state, read_search_labels(state.provenance)) + describe_shared_values(state)
+    return sorted(rows, key=lambda row: not row[0].startswith("diverged"))
+
+
+def _make_crashes_row(state: SweepState) -> list[tuple[str, str]]:
+    """Return the row with the number of crashes, if packs were retried or go on after a crash."""
+    # A pack that crashed once, and for good, is in the rows of failed seeds.
+    crashed = [pack for pack in state.packs.values() if pack.attempts]
+    if not any(len(pack.attempts) > 1 or pack.status != "failed" for pack in crashed):
+        return []
+    attempts = [text for pack in crashed for text in pack.attempts]
+    noun = name_recorded_pack(state)
+    text = f"{len(attempts)} in {format_count(len(crashed), noun)}, counting retries"
+
+    # Errors of failed packs are in other rows.
+    if lasting := [pack for pack in crashed if pack.status != "failed"]:
+        completed = sum(pack.status == "complete" for pack in lasting)
+        text += f"; {completed} of these {noun}s completed" if completed else ""
+        text += f"; last: {lasting[-1].attempts[-1]}"
+    return [("crashes", text)]
 
 
 def _make_time_rows(state: SweepState, done_steps: int, total_steps: int) -> list[tuple[str, str]]:
@@ -156,7 +181,15 @@ def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
 
 
 def make_trace_lines(state: SweepState) -> list[str]:
-    """Return lines with every error that ended a pack, its traceback and its packs; similar errors are listed once."""
+    """Return the lines that `status --trace` adds: every traceback, or that there is none."""
+    if traces := list_traces(state):
+        return [line for trace in traces for line in ("", *trace.splitlines())]
+    none = f"no failed {name_recorded_pack(state)}s to trace"
+    return ["imported results have no tracebacks" if IMPORTED in state.provenance else none]
+
+
+def list_traces(state: SweepState) -> list[str]:
+    """Return every error that ended a pack, with its packs and its traceback; similar errors are listed once."""
     noun = name_recorded_pack(state)
     # What a script printed before its traceback differs between attempts that have the same cause.
     groups = group_errors(
@@ -164,16 +197,10 @@ def make_trace_lines(state: SweepState) -> list[str]:
         for pack in state.packs.values()
         for error, trace in zip(pack.attempts, pack.traces, strict=True)
     )
-    if not groups:
-        return [
-            "imported results have no tracebacks" if IMPORTED in state.provenance else f"no failed {noun}s to trace"
-        ]
-    lines = []
-    for attempts in groups.values():
-        crashes = _describe_crashes(state, [pack_id for pack_id, _ in attempts], noun)
-        _, first_text = attempts[0]
-        lines += ["", *f"{crashes}: {first_text}".rstrip().splitlines()]
-    return lines
+    return [
+        f"{_describe_crashes(state, [pack_id for pack_id, _ in attempts], noun)}: {attempts[0][1]}".rstrip()
+        for attempts in groups.values()
+    ]
 
 
 def _cut_output(trace: str) -> str:
@@ -182,16 +209,17 @@ def _cut_output(trace: str) -> str:
 
 
 def _describe_crashes(state: SweepState, crashed: Sequence[str], noun: str) -> str:
-    """Return how many packs crashed how often, with the first few pack_ids: "2 packs crashed twice each (0c1b, 3f00)".
+    """Return which packs crashed how often: "2 packs crashed twice each (0c1b with #0 seeds 0-3, 3f00 with #2 seed 5)".
 
-    `crashed` has the pack_id of each crash. Runs of a program are named by their members: "(#0 seeds 1-2)".
+    `crashed` has the pack_id of each crash. Runs of a program have no pack_id: "2 runs crashed twice each (#0 seeds
+    1-2)".
     """
     counts = Counter(crashed)
-    names = join_first_few([*counts], MAX_NAMED_PACKS)
     if "program" in state.spec:
-        members = (member for pack_id in counts for member in state.packs[pack_id].members)
-        names = name_seeds(
-            (make_label(state.provenance, state.configurations[config_id].number), seed) for config_id, seed in members
+        names = name_pack_seeds(state, counts)
+    else:
+        names = join_first_few(
+            [f"{pack_id} with {name_pack_seeds(state, [pack_id])}" for pack_id in counts], MAX_NAMED_PACKS
         )
 
     most = max(counts.values())

@@ -80,10 +80,10 @@ def test_first_failures_alike_stop_the_sweep(at: str, study: Study) -> None:
             assert sum("no such data" in line or "'ac'" in line for line in shown) == 1
             assert "--retry-failed" in study.output and ("no such data" in study.output or "'ac'" in study.output)
             assert state.end_status == "interrupted"
-            assert str(state.end_message).count("members failed with the same error") == 1
+            assert str(state.end_message).count("seeds failed with the same error") == 1
             study.resume(state)
             assert (
-                study.output.count("members failed with the same error") == 2
+                study.output.count("seeds failed with the same error") == 2
             )  # why it stopped, and that it stops again
             study.write(seeds=4)
             state = study.resume(state, retry_failed=True, accept_code_change=True)

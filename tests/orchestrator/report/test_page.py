@@ -14,6 +14,7 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
+from orchestrator.report.failure_sentences import advise_on_failures
 from orchestrator.report.judging_notes import describe_columns, describe_selection
 from orchestrator.report.page import data as page_data_module
 from orchestrator.report.page.data import make_page_data
@@ -192,10 +193,42 @@ def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, p
     assert "Traceback <of line 7>" in shown and str(output) in shown
     assert "3 failed (2 crashed: worker died; 1 diverged" in shown
     assert "loss or weights NaN or infinite at step 60" in shown
-    assert "crashed; " in shown and "worker died" in shown and "What failed" in shown
+    assert "worker died" in shown and "What failed" in shown
     assert "#2 seed 1" in shown and "#1 seeds 0-1" in shown  # seeds that failed alike have one line
     whole, _ = write_report(synthetic_sweep(tmp_path / "whole", values, 2, simple_curve).folder)
     assert "What failed" not in " ".join(page_of(whole).text) and ", none failed" in " ".join(page_of(whole).text)
+
+
+@pytest.mark.parametrize(("died", "retried", "diverged"), [([1], 1, 1), ([], 0, 1), ([1], 1, 0)])
+def test_the_next_step_stands_above_what_failed(died, retried, diverged, tmp_path, synthetic_sweep, simple_curve):
+    values = [{"model.dropout": 0.1 * n} for n in range(4)]
+    lost = {(2, 1): 60} if diverged else {}
+    state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, lost, died=died)
+    html = write_report(state.folder)[0].read_text()
+    advice = html.partition("id=what-failed")[2].partition("<table>")[0]
+    assert advice.count(f"resume {state.folder}") == advice.count("--retry-failed") == retried
+    assert (advice.count("--name"), advice.count("counted as worst")) == (diverged, diverged)
+
+    # Only code of the user is accepted, and a running sweep cannot be resumed.
+    assert "--accept-code-change" not in advice
+    running = replace(summarize(state), status="running")
+    assert "--retry-failed" not in " ".join(advise_on_failures(running))
+    state.codes[-1]["modules"].append({"module": "mine"})
+    assert ("--accept-code-change" in " ".join(advise_on_failures(summarize(state)))) == bool(retried)
+
+
+@pytest.mark.parametrize("causes", [1, 2, 3])
+def test_few_tracebacks_are_open(causes, tmp_path, synthetic_sweep, simple_curve):
+    values = [{"model.dropout": 0.1 * n} for n in range(4)]
+    state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, died=[0, 1, 2])
+    with Ledger.open(state.folder) as ledger:
+        for number in range(3):
+            trace = f"Traceback of {'abc'[min(number, causes - 1)]}"
+            ledger.append("attempt", pack_id=f"pack{number:04d}", error="worker died", trace=trace)
+    html = write_report(state.folder)[0].read_text()
+    assert html.count("Traceback of ") == causes
+    assert ("<details open><summary>Tracebacks" in html) == (causes < 3)
+    assert html.count("<details open") == (causes < 3)  # other sections stay folded
 
 
 def test_effects_are_those_of_statistics_and_none_after_rungs(small_sweep):

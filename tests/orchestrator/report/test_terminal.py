@@ -14,7 +14,7 @@ from rich.console import Console
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.comparisons import compare_and_show
 from orchestrator.report.effect_sentences import describe_effects
-from orchestrator.report.failure_sentences import describe_failed_count, describe_failures, describe_lost
+from orchestrator.report.failure_sentences import describe_failed_count, describe_lost
 from orchestrator.report.lead_sentences import describe_lead
 from orchestrator.report.sentences import describe_best, describe_status, make_answers, make_short_answer
 from orchestrator.report.tables.columns import are_numbers
@@ -22,8 +22,10 @@ from orchestrator.report.tables.configuration_tables import format_ranks, make_c
 from orchestrator.report.terminal import _cut_sentences
 from orchestrator.results.analysis import explain_missing_effects
 from orchestrator.results.comparing.named_comparison import compare_named
+from orchestrator.results.failure_values import describe_shared_values
 from orchestrator.results.make_summary import _describe_identical_curves, summarize
 from orchestrator.results.seed_failures import describe_failure
+from orchestrator.running.watching.status import make_status_rows
 from orchestrator.text.wording import format_number
 from search_spaces import load_sweep
 from tests.orchestrator.report.conftest import draws, noisy
@@ -58,8 +60,10 @@ def test_the_first_error_stands_beside_the_number_of_failed_seeds(tmp_path, synt
     )
     second.error = "killed"
     assert "4 crashed, such as KeyError: 'x'; " in describe_failed_count(summarize(state))
-    first.error = second.error = 100 * "x"
-    assert f"4 crashed: {47 * 'x'}...; " in describe_failed_count(summarize(state))
+    first.error = second.error = 200 * "x"
+    assert f"4 crashed: {117 * 'x'}...; " in describe_failed_count(summarize(state))
+    first.error = second.error = f"{'a' * 99} layer attention.projection"  # a word is not cut
+    assert f"4 crashed: {'a' * 99} layer...; " in describe_failed_count(summarize(state))
 
 
 def test_a_diverged_seed_names_what_was_not_finite(tmp_path, synthetic_sweep):
@@ -363,8 +367,11 @@ def test_of_equal_scores_no_seed_chose_the_first(tmp_path, synthetic_sweep):
 def test_values_that_failed_seeds_share_are_counted(tmp_path, synthetic_sweep, failing, named):
     values = [{"training.learning_rate": 0.001 * (1 + n)} for n in range(4)]
     failed = {(number, seed): 50 for number in failing for seed in (0, 2)}
-    result = summarize(synthetic_sweep(tmp_path / "some", values, 4, noisy, failed))
-    assert [text.removeprefix("Diverged seeds: ") for text in describe_failures(result)] == [f"{named}."] * bool(named)
+    state = synthetic_sweep(tmp_path / "some", values, 4, noisy, failed)
+    assert describe_shared_values(state) == [("diverged seeds", named)] * bool(named)
+    answers = [make_answers(summarize(state), with_values=with_values) for with_values in (True, False)]
+    assert all(f"Diverged seeds: {named}." in sentences for sentences in answers) == bool(named)  # page and screen
+    assert dict(make_status_rows(state)).get("diverged seeds", "") == named
 
 
 def test_values_of_crashed_and_of_diverged_seeds_are_told_apart(tmp_path, synthetic_sweep):
@@ -373,14 +380,10 @@ def test_values_of_crashed_and_of_diverged_seeds_are_told_apart(tmp_path, synthe
         {"training.learning_rate": 0.001 * (1 + n), "model.norm": "none" if n in (1, 4) else "pre"} for n in range(8)
     ]
     diverged = {(number, seed): 50 for number in (1, 4) for seed in (0, 2)}
-    result = summarize(synthetic_sweep(tmp_path / "both", values, 4, noisy, diverged))
-    rows = [
-        replace(row, seeds_failed=3, seeds_crashed=3) if row.values["training.learning_rate"] > 0.0065 else row
-        for row in result.rows
-    ]
-    assert describe_failures(replace(result, rows=tuple(rows)), max_keys=1) == [
-        "Crashed seeds: 6 of 8 with lr from 0.007, 0 of 24 below.",
-        "Diverged seeds: 4 of 8 with norm none, 0 of 24 with other values.",
+    state = synthetic_sweep(tmp_path / "both", values, 4, noisy, diverged, died=(6, 7))
+    assert describe_shared_values(state, max_keys=1) == [
+        ("crashed seeds", "8 of 8 with lr from 0.007, 0 of 24 below"),
+        ("diverged seeds", "4 of 8 with norm none, 0 of 24 with other values"),
     ]
 
 

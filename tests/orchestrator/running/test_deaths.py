@@ -234,7 +234,7 @@ def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synt
     lines = make_trace_lines(SweepState.load(folder))
     assert lines.count("  mine") == 1 and NO_TRACE in lines
     assert any(line.endswith("ValueError: no 0") and " crashed " in line for line in lines)
-    assert lines[-2:] == [f"1 pack crashed ({first}): killed", NO_TRACE]
+    assert lines[-2:] == [f"1 pack crashed ({first} with #0 seed 0): killed", NO_TRACE]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_crashes_of_one_cause_are_counted_by_pack(tmp_path, synthetic_sweep, sim
             for attempt in range(count):
                 ledger.append("attempt", pack_id=packs[number], attempt=attempt + 1, error="killed")
     line = make_trace_lines(SweepState.load(state.folder))[1]
-    assert line == f"{beginning}{', '.join(packs[number] for number in attempts)}): killed"
+    assert line == f"{beginning}{', '.join(f'{packs[number]} with #{number} seed 0' for number in attempts)}): killed"
 
 
 def test_another_pack_is_handed_to_ray_when_one_has_ended() -> None:
