@@ -267,7 +267,8 @@ class _Table:
         lengths = self.columns.get("length", Ragged(tokens.counts, np.ones_like(tokens.counts)))
         assert isinstance(lengths, Ragged)
         self._check_rows(lengths.counts != 1, "must hold exactly one number", "length")
-        self._check_rows(lengths.values < 1, f"length {lengths.values.min()} is not allowed", "length", ">= 1")
+        is_short = lengths.values < 1
+        self._check_rows(is_short, f"length {lengths.values[is_short.argmax()]} is not allowed", "length", ">= 1")
         dtype = torch.int16 if vocabulary < 2**15 else torch.int32
         stored = [torch.from_numpy(values).to(dtype) for values in (inputs, outputs)]
         return Rows(stored[0], stored[1], lengths.values, widths)

@@ -268,6 +268,7 @@ GOOD: list[Row] = [{"tokens": [1, 2, 3], "targets": [1, 2, 3], "answer": [4], "s
         ({}, {"test": "broken.npz"}, "test", "'broken.npz' "),
         ({}, {"test": "floats.npz"}, "test", "'floats.npz' column tokens: is an array of float64 (2, 2)"),
         ({}, {"test": "uneven.npz", "length": "size"}, "test", "'uneven.npz' column size: has 1 rows"),
+        ({}, {"test": "short.npz", "length": "size"}, "test", "column size, row 2: length 0 is not allowed"),
         ({}, {"test": "broken.parquet"}, "test", "'broken.parquet' "),
         ({}, {"test": "nulls.parquet"}, "test", "'nulls.parquet' column tokens, row 2: is null"),
         ({}, {"test": "null_ids.parquet"}, "test", "'null_ids.parquet' column tokens, row 2: has a null among its ids"),
@@ -291,6 +292,7 @@ def test_what_is_refused(study: Path, changed: Row, settings: Row, key: str, whe
     (study / "broken.npz").write_bytes(b"PK\3\4 and so on")
     np.savez(study / "floats.npz", tokens=np.ones((2, 2)))
     np.savez(study / "uneven.npz", tokens=np.ones((2, 2), int), size=np.ones(1, int))
+    np.savez(study / "short.npz", tokens=np.ones((3, 2), int), size=[1, 0, -3])
     (study / "broken.parquet").write_bytes(b"PAR1 and so on")
     for name, rows in (("nulls", [[1, 2], None]), ("null_ids", [[1, 2], [3, None], [4, 5]])):
         parquet.write_table(pa.table({"tokens": rows}), study / f"{name}.parquet")
