@@ -4,11 +4,11 @@ import json
 import re
 from pathlib import Path
 
-import yaml
-
 from orchestrator.errors import convert_write_errors
 from orchestrator.targets import check_targets
 from orchestrator.text.wording import format_command
+from search_spaces.grammar.parse import read_yaml
+from search_spaces.grammar.problems import Findings
 from search_spaces.grammar.shipped import FOLDER
 from search_spaces.grammar.values import find_name_problem, normalize_name
 from trainers.files.atomic_file import write_atomic
@@ -29,11 +29,10 @@ def write_start_files(folder: Path, *, program: bool, force: bool = False) -> li
     replaced = {source.name for source in sources if (folder / source.name).exists()}
 
     # If the name of the folder is not allowed for a sweep, the name in the copied file stays. Names that YAML would
-    # read as another value, such as null, are quoted.
+    # read as another value, such as null or 1e3, are quoted.
     name = normalize_name(folder.resolve().name)
-    value = (
-        name if re.fullmatch(r"[\w-]+", name) and yaml.safe_load(name) == name else json.dumps(name, ensure_ascii=False)
-    )
+    is_plain = re.fullmatch(r"[\w-]+", name) and read_yaml(name, Findings("")) == name
+    value = name if is_plain else json.dumps(name, ensure_ascii=False)
     for source in sources:
         text = source.read_text(encoding="utf-8")
         if source.suffix == ".yaml" and find_name_problem(name) is None:

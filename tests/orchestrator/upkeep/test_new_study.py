@@ -64,7 +64,7 @@ def test_the_examples_in_a_new_task_hold(tmp_path: Path, lengthwise: CommandLine
 
 
 @pytest.mark.parametrize("name", [
-    "heads", "null", "true", "12", "my-study", "mlruns", "two words", "\u00fcber 'b'", "@w", "{y", "*x",
+    "heads", "null", "true", "12", "1e3", "0o17", "my-study", "mlruns", "two words", "\u00fcber 'b'", "@w", "{y", "*x",
 ])  # fmt: skip
 def test_a_new_study_is_valid_whatever_its_folder_is_called(name: str, tmp_path: Path, lengthwise: CommandLine) -> None:
     lengthwise.succeeds("init", tmp_path / name)
