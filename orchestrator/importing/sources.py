@@ -201,7 +201,7 @@ def tidy_log(log: Log, naming: Naming, logged_names: list[str] | None = None) ->
         frame["length"] = NO_LENGTH
     frame["value"] = points["value"].replace("null", float("nan"))
 
-    # The digest of the rows stands for the file that they do not have.
+    # There is no file to digest, so its place is taken by a digest of the rows.
     omitted_runs = len(set(range(len(log.settings))) - set(runs.tolist()))
     return ImportedRows(
         frame=frame,

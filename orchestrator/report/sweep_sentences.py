@@ -1,4 +1,4 @@
-"""Write the sentences on two sweeps: what they are, how they differ, and what is more than seed noise."""
+"""Write the sentences on two sweeps: their descriptions, their differences, and which exceed seed noise."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ def main(modules: Sequence[str]) -> int:
         print("usage: python -m trainers.check MODULE ...", file=sys.stderr)
         return 2
 
-    # Find the modules' classes by what is new in the registry; classes of shipped modules may be registered already.
+    # The classes of the modules are the new ones in the registry; classes of shipped modules may be registered already.
     names_before = {kind: set(registry.get_classes(kind)) for kind in registry.KINDS}
     for module in modules:
         if module.endswith(".py"):

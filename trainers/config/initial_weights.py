@@ -243,7 +243,7 @@ class _WeightsMatch:
         return bool(self.missing or self.wrong_shapes or self.unused)
 
     def describe(self, *, strict: bool) -> str:
-        """Return the differences as a line of text, with what is allowed (also `strict: false` if not yet set)."""
+        """Return the differences as a line of text with the allowed values, `strict: false` among them if `strict`."""
         parts = [f"has no tensor {join_first_few(self.missing, _MAX_NAMES)}"] if self.missing else []
         parts += [f"has {join_first_few(self.unused, _MAX_NAMES)}, unknown to the model"] if self.unused else []
         shapes = [f"{name} of shape {stored}, not {expected}" for name, (stored, expected) in self.wrong_shapes.items()]

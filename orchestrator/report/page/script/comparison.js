@@ -101,8 +101,8 @@ function drawDifferences(c, d, available) {
   return svg.node();
 }
 
-// Return what the lines of the picture are, and how many pairs have an empty line, because none of their differences is
-// finite.
+// Return a description of the lines of the picture, with the number of pairs whose line is empty, because none of their
+// differences is finite.
 function describePicture(picture) {
   const lines = [...picture.querySelectorAll(".seed")], missing = lines.filter(line => !line.getAttribute("d"));
   const why = [...new Set(missing.map(line => line.dataset.why))].join(" or ");
@@ -132,7 +132,7 @@ function drawComparison() {
     makeComparisonTable(comparisons),
   );
 
-  // The picture, then what the numbers are.
+  // The picture, then the notes on its numbers.
   const directions = {minimize: "below 0 A is better", maximize: "above 0 A is better"};
   const sign = directions[page.metrics[state.metric].direction];
   const picture = drawDifferences(first, second, widthOf(box));
@@ -167,7 +167,7 @@ const listAnswers = (first, second) => metricName() !== judgedName ? [] : page.c
   .filter(pair => [first, second].every(c => pair.labels.includes(configurations[c].label)))
   .map(({sentence}) => sentence);
 
-// Return the verdict of the first comparison, with what biases it, and the answers of fresh seeds, a sentence each.
+// Return the verdict of the first comparison, with its bias, and the answers of fresh seeds, a sentence each.
 function listVerdicts(comparison, first, second) {
   const answers = listAnswers(first, second), biased = isBiased(comparison, first, second);
   const sentence = describeComparison(comparison, first, second);
@@ -225,7 +225,7 @@ function makeComparisonTable(comparisons) {
   return table;
 }
 
-// Return what the numbers of the table are, and what they are not corrected for, as sentences.
+// Return sentences that explain the numbers of the table, and name the corrections that they lack.
 function listComparisonNotes(comparisons, sign) {
   const {first, second} = state, notes = [[
     `Differences of ${metricName()} at the judged evaluation`,

@@ -1,5 +1,5 @@
 // The picture: the median of each configuration against length.
-let plot = null; // the drawn curves: what `drawFocus` needs of them
+let plot = null; // the drawn curves: the picture, its scales and its edges
 const REACH = 24; // pixels from a curve that still point at it: half the width of a thumb
 
 // Return whether the scale has a place for a value; and the index of the last such value of a curve.
@@ -46,7 +46,7 @@ const makePath = (x, y, lengths, isDrawn) => {
 const MOST_SPARSE = 8;
 const isSparse = lengths => lengths.length > 1 && lengths.length <= MOST_SPARSE;
 
-// Return how far a shade, and the axis at either end, goes beyond a length at most.
+// Return the largest distance by which a shade, or the axis at either end, extends beyond a length.
 const reachOf = lengths => Math.max(0.5, isSparse(lengths) ? 0.012 * (lengths.at(-1) - lengths[0]) : 0);
 
 // Return the scale of lengths from `left` to `right`.
@@ -70,7 +70,7 @@ function shadeLengths(svg, x, lengths, groups, top, bottom) {
     to: Math.min(middles[index] ?? highest, length + reach),
   }));
 
-  // A group has a name above its shades, where there is room behind the name before it; a letter is 6.5 pixels wide.
+  // A group has its name above its shades if the name before it leaves room; a letter is 6.5 pixels wide.
   let end = -Infinity;
   for (const run of joinNeighbors(shades, (shade, next) => shade.group === next.group)) {
     const {group} = run[0], middle = x((run[0].from + run.at(-1).to) / 2), half = 3.25 * group.length;
@@ -122,7 +122,7 @@ function drawCurves() {
   drawFocus();
 }
 
-// Return an empty picture with its scales and the edges of what is drawn in it.
+// Return an empty picture with its scales and the edges of its drawing area.
 function makePlot() {
   const box = $("curves"), lengths = lengthsOf(state.metric);
   const width = Math.max(280, widthOf(box));
@@ -155,7 +155,7 @@ function makePlot() {
   return {svg, axis, x, y, path, lengths, left, right, top, bottom, width, height, hasRoomForCounts};
 }
 
-// Draw what lies below the curves: shaded lengths, a grid and the axes.
+// Draw the background of the curves: shaded lengths, a grid and the axes.
 function drawFrame(groups) {
   const {svg, axis, x, y, lengths, left, right, top, bottom, height} = plot;
   const hatch = svg.append("defs").append("pattern").attr("id", "hatch").attr("width", 6).attr("height", 6)

@@ -12,7 +12,7 @@ const keepTogether = text => text.split(UNBROKEN).map((part, index) => {
   const node = document.createElement("span");
   node.className = "keep";
   node.textContent = part;
-  return index % 2 ? node : part; // `split` puts what matched at odd places
+  return index % 2 ? node : part; // `split` puts matches at odd places
 });
 
 // Return a new element with this text and these attributes.
@@ -24,7 +24,7 @@ const make = (tag, text, attributes = {}) => {
   return element;
 };
 
-// Give the focus to the first of these selectors that has an element. A choice draws everything anew, which loses the
+// Give the focus to the first of these selectors that has an element. A choice redraws everything, which loses the
 // focus: the new element at the same place gets it, for users of the keyboard.
 const focusAgain = (...selectors) => {
   const elements = selectors.map(selector => document.querySelector(selector));

@@ -16,7 +16,7 @@ function describeNotPositive() {
   return cut.length ? `not above 0, so not on this scale: ${listFirst(cut, "; ")}` : "";
 }
 
-// Draw the legend: what shades and colors are, then what some of the drawn configurations lack.
+// Draw the legend: the meaning of shades and colors, then the values that some drawn configurations lack.
 function drawLegend(groups) {
   const swatches = [...listShades(groups), ...listSamples()];
   const texts = [];
@@ -70,7 +70,7 @@ const listSamples = () => chosenPair().map(c => {
   return entry;
 });
 
-// Write the sentence on the configuration that is pointed at, or else on A, with what a click would do.
+// Write the sentence on the hovered configuration, or else on A, with the effect of a click.
 function drawReadout() {
   const c = pointed ?? state.first, box = $("readout");
   if (c === null && state.second !== null)

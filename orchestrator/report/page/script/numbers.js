@@ -1,13 +1,13 @@
 // Numbers as format_number, format_signed and compact_value in orchestrator/text/wording.py write them, so that a
 // number reads the same on the page, in the terminal and in every table; tests compare both.
 
-// Return a number rounded to three digits; half of the last digit goes to the even one, as in Python.
+// Return a number rounded to three digits; a tie is rounded to the even digit, as in Python.
 const roundToThree = x => {
   const tie = x.toExponential(25).match(/^(-?\d\.\d[02468])50*(e.*)$/);
   return tie ? Number(tie[1] + tie[2]) : Number(x.toPrecision(3));
 };
 
-// Return a number with three digits; "-" for a missing one, and for an infinite one what it stands for in this sweep.
+// Return a number with three digits; "-" for a missing number, and for infinity its meaning in this sweep.
 const formatNumber = x => {
   if (x === null || Number.isNaN(x)) return "-";
   if (x === Infinity) return page.judged.infinite;

@@ -46,7 +46,7 @@ function drawPoints() {
   }
 }
 
-// Return the note on what the panels show.
+// Return the note that explains the panels.
 function describeOutcome(panels) {
   const lengths = describeLengths(state.outcome), isOneLength = /^ \d+$/.test(lengths);
   const measure = isOneLength ? `value at the ${state.outcome} length` : `mean over the ${state.outcome} lengths`;
@@ -64,7 +64,7 @@ function describeOutcome(panels) {
   ].join(" ");
 }
 
-// Return an empty panel with its scales and the edges of what is drawn in it.
+// Return an empty panel with its scales and the edges of its drawing area.
 function makePanel(box, axis, width) {
   const height = 180, top = 8, bottom = height - 36;
   const describeSide = c =>

@@ -136,7 +136,7 @@ function judge({medians, differences, low, high, n, bothFailed}) {
 }
 
 // Return whether the compared seeds also chose one of the two as the first of the sweep, as `find_chosen` in
-// results/selection_bias.py decides; and as `is_biased` there, whether that biases what a comparison says.
+// results/selection_bias.py decides; and as `is_biased` there, whether that biases a comparison.
 const isOneChosen = (c, d) =>
   [c, d].includes(ranked[0]) && [c, d].some(side => configurations[side].lost_to_first);
 const isBiased = (comparison, c, d) => isOneChosen(c, d) && !["none", "equal"].includes(judge(comparison));

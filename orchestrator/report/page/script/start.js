@@ -1,6 +1,6 @@
 // The controls, and drawing everything: at first, after a choice, at another width and on paper.
 
-// Show in the controls what is chosen, and hide those with nothing to choose.
+// Show the chosen values in the controls, and hide controls without alternatives.
 function drawControls() {
   const fill = (id, names, chosen) => {
     $(id).replaceChildren(...names.map((name, index) => make("option", name, {value: index})));
@@ -30,7 +30,7 @@ function markWide() {
     box.toggleAttribute("data-wide", box.scrollWidth > box.clientWidth + 1 && !box.contains($("table"))));
 }
 
-// Draw everything that depends on what is chosen.
+// Draw everything that depends on the choices.
 function update() {
   pointed = pointedLength = null;
   document.body.classList.remove("pointed");
@@ -60,7 +60,7 @@ on("every", "click", () => { state.showsAll = !state.showsAll; });
 on("clear", "click", () => { state.filters = {}; });
 document.querySelectorAll("form").forEach(form => form.addEventListener("submit", event => event.preventDefault()));
 
-// A link within the page leaves the address as it is, because that keeps what is chosen.
+// A link within the page does not change the address, because the address keeps the choices.
 document.querySelectorAll('a[href^="#"]').forEach(link => link.addEventListener("click", event => {
   event.preventDefault();
   document.querySelector(link.getAttribute("href")).scrollIntoView();
@@ -95,7 +95,7 @@ if (configurations.every(({test}) => test === null)) $("outcome").closest("form"
 update();
 if (scrolled) scrollTo(0, scrolled);
 
-// Draw it anew at another width; the height changes when a phone hides its address bar.
+// Redraw the page at another width; the height changes when a phone hides its address bar.
 let width = innerWidth, redraw;
 addEventListener("resize", () => {
   if (innerWidth === width) return;
@@ -104,7 +104,7 @@ addEventListener("resize", () => {
   redraw = setTimeout(update, 100);
 });
 
-// Paper shows all rows, what is folded, and the judged evaluation, because table and verdicts are of that.
+// Paper shows all rows, all folded sections, and the judged evaluation, which table and verdicts are about.
 let beforePaper = {};
 addEventListener("beforeprint", () => {
   const folded = document.querySelectorAll("details:not([open])");
@@ -119,7 +119,7 @@ addEventListener("afterprint", () => {
   update();
 });
 
-// A running sweep writes this file anew: load it again, unless somebody is dragging.
+// A running sweep rewrites this file: reload it, unless somebody is dragging.
 let isDragging = false;
 addEventListener("pointerdown", () => { isDragging = true; });
 addEventListener("pointerup", () => { isDragging = false; });

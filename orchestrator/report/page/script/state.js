@@ -23,7 +23,7 @@ const getClass = c => ({A: "first", B: "second"})[getMark(c)];
 const shownQuartiles = c => quartileCurves(state.metric, state.average, chosenEvaluation(), c);
 const shownMedian = c => shownQuartiles(c)[1];
 
-// Restore what was chosen from the address, and return how far the page was scrolled. A running sweep may have added
+// Restore the choices from the address, and return how far the page was scrolled. A running sweep may have added
 // configurations, metrics and steps since, so everything is saved by its name or value, not by its place.
 const loadState = () => {
   try {
@@ -46,7 +46,7 @@ const loadState = () => {
   } catch { return 0; } // the address was made by something else
 };
 
-// Save what is chosen in the address, so that a page that reloads itself shows the same; `scrolled` is in pixels.
+// Save the choices in the address, so that a page that reloads itself shows the same; `scrolled` is in pixels.
 const saveState = scrolled => {
   const labelOf = c => configurations[c]?.label ?? null;
   const saved = {
@@ -100,7 +100,7 @@ const pointable = selection => selection.attr("data-c", c => c)
   .on("pointerleave", () => point(null))
   .on("click", (_, c) => choose(c));
 
-// Do with a key what the pointer does: up and down point at a configuration, left and right at a length of the curves,
+// Give keys the effects of the pointer: up and down point at a configuration, left and right at a length of the curves,
 // Enter and the space bar choose.
 function pointByKey(event) {
   const isRow = event.currentTarget.closest("table") !== null, order = sortedConfigurations();

@@ -28,8 +28,8 @@ function listColumns() {
   return visible.sort((name, other) => position(name) - position(other));
 }
 
-// Make elements one Tab stop, so that Tab leads past them: that with the focus, or that had it before the table was
-// drawn anew; at first the first.
+// Make a group of elements one Tab stop, so that Tab skips the others. The stop is the element with the focus, or with
+// the focus before the table was redrawn; at first it is the first element.
 const lastFocused = {}; // by the group of elements
 function makeOneStop(group, elements, nameOf) {
   const setStop = stop => elements.forEach(element => { element.tabIndex = element === stop ? 0 : -1; });
@@ -120,7 +120,7 @@ function describeTable() {
   return `${judgedName}, the metric of the objective${others}${step}${kept && `; ${kept}`}`;
 }
 
-// Name the columns beyond the right edge of the box, to which a reader would else not scroll.
+// Name the columns beyond the right edge of the box, because a reader may not know that they are there.
 function nameColumnsBeyond(head) {
   const edge = $("table").parentElement.clientWidth + 1;
   const beyond = [...head.cells].filter(cell => cell.offsetLeft + cell.offsetWidth > edge);
