@@ -41,7 +41,11 @@ def make_best_file(state: SweepState, summary: Summary) -> str:
         ),
         # Without the imports, classes of the user would be unknown in the exported file.
         **{key: state.spec[key] for key in ("imports",) if key in state.spec},
-        **{section: _remove_revisions(member[section]) for section in list_sections(state.spec)},
+        # Keys of a program's `config` are the user's, also a key `revision`.
+        **{
+            section: member[section] if section == "config" else _remove_revisions(member[section])
+            for section in list_sections(state.spec)
+        },
         "seeds": list(row.seeds),
         **{key: state.spec[key] for key in COPIED_SECTIONS},
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import lengthwise as package
+from orchestrator.export.best import make_best_file
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import describe_selection
 from orchestrator.report.sentences import describe_best
@@ -14,6 +15,7 @@ from orchestrator.results.make_summary import summarize
 from orchestrator.results.pack_environments import PackEnvironments, read_pack_code
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
+from search_spaces import parse_sweep
 from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, assert_equal_curves, script
 from tests.orchestrator.running.ledgers import same_curves
@@ -171,6 +173,14 @@ def test_verbs(study: Study, lengthwise: CommandLine, own_code_forgotten, tmp_pa
         refused = lengthwise(*verb, cwd=elsewhere)
         assert refused.returncode == 2 and "Traceback" not in refused.stderr, refused
         assert "this sweep trains a program" in refused.stderr
+
+
+def test_an_exported_configuration_keeps_every_key_of_its_config(study: Study) -> None:
+    """Classes of lengthwise record a `revision`, which the file leaves out; a key of a script may have that name."""
+    study.write(config={"revision": "main", "inner": {"revision": 2}})
+    state = study.run()
+    exported = parse_sweep(make_best_file(state, summarize(state)), "best.yaml")
+    assert exported.config == {"revision": "main", "inner": {"revision": 2}, "lr": 0.5}
 
 
 def test_lengths_and_averages_of_which_there_is_one(study: Study) -> None:
