@@ -94,6 +94,12 @@ def fill_words(words: Sequence[str], values: PlaceholderValues) -> list[str]:
     return filled
 
 
+def replaces_config_seed(words: Iterable[str]) -> bool:
+    """Return whether `${args}` gives a program the seed of the member in place of a key `seed` of its config."""
+    names = _find_placeholders(words)
+    return bool(names & {*ARGUMENT_LISTS}) and not names & {"seed", "config.seed", "config_file"}
+
+
 def receives_key(words: Iterable[str], key: str, files: Iterable[Path] = ()) -> bool:
     """Return whether a program receives `key` ("seed" or "config.KEY") in its words, or reads it by the client.
 

@@ -18,7 +18,7 @@ from orchestrator.code.user_code import CodeSource, read_files
 from orchestrator.interface.measurements import Measurements
 from orchestrator.interface.trainer import DeclaredObjective, PackCost
 from orchestrator.interface.work import PackWork
-from orchestrator.program.command import receives_key
+from orchestrator.program.command import receives_key, replaces_config_seed
 from orchestrator.program.member_run import make_search_path, run_member
 from orchestrator.program.needed_files import find_files
 from orchestrator.program.program_member import ProgramEvaluation, ProgramMember, ProgramSettings
@@ -109,8 +109,9 @@ class ProgramTrainer:
     def find_warnings(self, members: Iterable[ProgramMember], folder: Path | None) -> list[tuple[str, str]]:
         """Return warnings of lost test lengths, of scripts elsewhere, and of commands without seed or searched keys.
 
-        Without seed or searched keys a program would train the same model in every member. A script outside of the
-        folder of the sweep file may change while the sweep runs. No result would show either.
+        Without seed or searched keys a program would train the same model in every member. `${args}` gives the seed of
+        the member as `--seed`, so it cannot give a key `seed` of config. A script outside of the folder of the sweep
+        file may change while the sweep runs. No result would show any of these.
         """
         members = list(members)
         lost_lengths = filter(None, (member.describe_lost_lengths() for member in members))
@@ -121,6 +122,12 @@ class ProgramTrainer:
                 message = "not below the folder of the sweep file, so it is not copied, and its changes are not noticed"
                 warnings.append(("program.command", f"{', '.join(outside)}: {message}"))
             files = [_find_root(folder) / name for name in find_files(words, _find_root(folder))]
+            has_seed = any("seed" in member.config for member in members)
+            if has_seed and replaces_config_seed(words) and not receives_key((), "config.seed", files):
+                message = "the program receives the seed of the member in place of config.seed"
+                warnings.append(
+                    ("program.command", f"{message}; rename the key, or add ${{config.seed}} to the command")
+                )
             keys = ["seed", *(f"config.{key}" for key in _find_varied_keys([member.config for member in members]))]
             missing_keys = [key for key in keys if not receives_key(words, key, files)]
             if missing_keys:

@@ -105,6 +105,26 @@ def test_script_that_is_not_given_the_seed(command: list[str], missing: list[str
 
 
 @pytest.mark.parametrize(
+    ("words", "code", "is_warned"),
+    [
+        (["${args}"], "print('x')", True),
+        (["${args_no_hyphens}"], "print('x')", True),
+        (["${args}"], "import lengthwise; lengthwise.member().config['seed']", False),
+        (["${args}", "--init=${config.seed}"], "print('x')", False),
+        (["${args}", "--run=${seed}"], "print('x')", False),
+        (["${args}", "${config_file}"], "print('x')", False),
+        (["--seed=${seed}"], "print('x')", False),
+    ],
+)
+def test_a_seed_of_the_config_that_the_seed_of_the_member_replaces(
+    words: list[str], code: str, is_warned: bool, study: Study
+) -> None:
+    study.write(code, program={"command": ["python", "train.py", *words]}, config={"seed": 7, "lr": 0.1})
+    warnings = summarize_sample(load_checked(study.folder / "prog.yaml")).warnings
+    assert ["config.seed" in warning for warning in warnings if "config.lr" not in warning] == [True] * is_warned
+
+
+@pytest.mark.parametrize(
     ("name", "is_warned"), [("train.py", False), ("../prog/train.py", False), ("../train.py", True)]
 )
 def test_script_outside_the_folder_of_the_sweep_file(name: str, is_warned: bool, study: Study) -> None:
