@@ -20,6 +20,7 @@ import pytest
 BROWSER = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
 needs_browser = pytest.mark.skipif(not BROWSER, reason="needs a browser (Debian: chromium)")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run")
+FLAGS += ("--disable-features=SpareRendererForSitePerProcess,BackForwardCache",)  # they prepare for pages not opened
 PATIENCE = 60.0  # seconds
 
 

@@ -79,9 +79,8 @@ def written(built):
 @pytest.fixture
 def page(written, tab):
     """A tab with the page as it is when somebody opens it; it must log no problem."""
-    tab.open("about:blank")
-    tab.open(written.as_uri())
     tab.problems.clear()
+    tab.open(written.as_uri())
     yield tab
     assert tab.problems == []
 
