@@ -103,8 +103,9 @@ def read_table(path: Path) -> ImportedRows:
 
 
 def reset_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with an index from 0; named index levels become columns."""
-    return frame.reset_index(drop=frame.index.names == [None])
+    """Return a frame with an index from 0 and texts as names of columns; named index levels become columns."""
+    frame = frame.reset_index(drop=frame.index.names == [None])
+    return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
 def _read_csv(path: Path, content: bytes) -> pd.DataFrame:
@@ -157,6 +158,9 @@ def check_rows(
     metric, metrics = _read_names(raw, frame, "metric")
     average, averages = _read_names(raw, frame, "average") if "average" in frame else (np.zeros_like(metric), (RAW,))
     configuration, settings = _number_configurations(frame[setting_columns])
+    for index, values in enumerate(settings):
+        for name in (name for name, value in values.items() if isinstance(value, float) and math.isinf(value)):
+            _refuse_wrong_rows(raw, configuration == index, name, frame[name], "a finite number, or a text")
     rows = pd.DataFrame(
         {
             "seed": seeds,
@@ -197,8 +201,13 @@ def _choose_settings(
     raw: ImportedRows, frame: pd.DataFrame, columns: Sequence[str] | None, seed_column: str
 ) -> list[str]:
     """Return the columns with settings. Raises UserError for columns that are missing."""
+    # Also if --seed-column names another column than `seed`, and the table has both.
+    column_names = list(frame.columns)
+    if repeated := next((name for name in column_names if column_names.count(name) > 1), None):
+        both = f" (--seed-column {seed_column})" if repeated == "seed" != seed_column else ""
+        raise UserError(f"{raw.source}: {repeated}{both}: two columns have this name; remove or rename one of them")
+
     # Suggest a similar name, or the option that replaces the missing column.
-    column_names = [str(name) for name in frame.columns]
     for name in (*REQUIRED_COLUMNS, *(columns or ())):
         if name not in column_names:
             missing = seed_column if name == "seed" else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from orchestrator import Sweep
 from orchestrator.errors import UserError
 from orchestrator.importing.table import read_table
+from orchestrator.record.state.state import SweepState
 
 Import = Callable[..., Sweep]
 
@@ -33,6 +35,7 @@ WRONG: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], str, str]] = {
     "empty step": (set_value("step", None), ":9: step", "empty"),
     "length 0": (set_value("length", 0), ":9: length", "0"),
     "empty length": (set_value("length", None), ":9: length", "empty"),
+    "infinite setting": (set_value("lr", np.inf), ":9: lr", "inf"),
     "empty metric": (set_value("metric", None), ":9: metric", "empty"),
     "repeated": (
         lambda rows: pd.concat([rows, rows.iloc[[4]]]),
@@ -121,6 +124,23 @@ def test_a_number_is_named_as_the_file_has_it(rows: pd.DataFrame, imported: Impo
     rows.assign(length=rows["length"] + 0.5).to_csv(tmp_path / "results.csv", index=False)
     with pytest.raises(UserError, match=r"results\.csv:2: length: is 5\.5;"):
         imported(tmp_path / "results.csv")
+
+
+@pytest.mark.parametrize(
+    ("other", "options"), [("lr", {}), ("value", {}), ("seed", {}), ("trial", {"seed_column": "trial"})]
+)
+def test_two_columns_of_a_frame_have_one_name(other: str, options: Any, rows: pd.DataFrame, imported: Import):
+    frame = rows.assign(width=rows["seed"]).rename(columns={"width": other})
+    with pytest.raises(UserError, match=rf"a data frame: {'seed' if options else other}\b"):
+        imported(frame, **options)
+
+
+@pytest.mark.parametrize("name", [3, ("model", "width")])
+def test_a_column_of_a_frame_may_have_a_name_that_is_no_text(name: Any, rows: pd.DataFrame, imported: Import):
+    frame = rows.assign(width=1)
+    frame.columns = pd.Index([name if column == "width" else column for column in frame], tupleize_cols=False)
+    text = re.sub(r"[^\w]", "_", str(name))
+    assert SweepState.load(imported(frame).folder).spec["config"][text] == 1
 
 
 def test_two_columns_of_one_name(tmp_path: Path):
