@@ -160,7 +160,8 @@ def check_rows(
     configuration, settings = _number_configurations(frame[setting_columns])
     for index, values in enumerate(settings):
         for name in (name for name, value in values.items() if isinstance(value, float) and math.isinf(value)):
-            _refuse_wrong_rows(raw, configuration == index, name, frame[name], "a finite number, or a text")
+            allowed = "a finite number or a text; --columns can leave this column out"
+            _refuse_wrong_rows(raw, configuration == index, name, frame[name], allowed)
     rows = pd.DataFrame(
         {
             "seed": seeds,
