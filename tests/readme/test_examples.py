@@ -186,6 +186,16 @@ def test_the_script_of_the_front_page_reads_what_its_sweep_file_searches(lengthw
     done = lengthwise.succeeds("validate", tmp_path / "sweep.yaml")
     assert "warning" not in done.stdout + done.stderr
 
+    # Without lengths, as the page says: 1 is the validation set, 2 the test set.
+    sections = yaml.safe_load(sweep)
+    lengths, objective = re.findall(r"Without lengths, write `(.*?)` .* and `(.*?)`\.", readme.text)[0]
+    sections["evaluation"] = {"every": 500, "metrics": {"accuracy": "maximize"}, **yaml.safe_load(lengths)}
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sections | yaml.safe_load(objective)), encoding="utf-8")
+    done = lengthwise.succeeds("validate", tmp_path / "sweep.yaml")
+    assert "warning" not in done.stdout + done.stderr
+    spec = load_checked(tmp_path / "sweep.yaml")
+    assert (spec.objective.lengths, spec.evaluation["lengths"]) == ((1,), [1, 2])
+
 
 @pytest.mark.usefixtures("own_code_forgotten")
 def test_the_task_and_the_model_of_the_front_page_train_together(
