@@ -29,6 +29,7 @@ class WorkerHost:
     def _start(self, *, fork: bool) -> None:
         """Start the host with one end of a socket pair; workers are requested through the other end."""
         self._requests, host_end = socket.socketpair()
+        self._may_have_workers = False
         with host_end:
             self._process = _fork_host(host_end) if fork else start_child(_MODULE, host_end.fileno())
 
@@ -45,12 +46,16 @@ class WorkerHost:
                 raise failure
         driver_end, worker_end = socket.socketpair()
         with worker_end, suppress(OSError):  # if the host dies, its connection closes as if the worker died
+            self._may_have_workers = True
             socket.send_fds(self._requests, [b"w"], [worker_end.fileno()])
         return Connection(driver_end.detach())
 
     def close(self) -> None:
         """End the host and its workers; does nothing the second time."""
         self._requests.close()
+        if not self._may_have_workers:  # it may still import the engine, and nobody needs that
+            with suppress(psutil.NoSuchProcess):
+                self._process.kill()
         self._process.wait()
 
 
