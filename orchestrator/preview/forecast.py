@@ -30,6 +30,7 @@ from trainers.config.member import MemberConfig
 from trainers.training.cost import Cost, measure_seconds_per_step
 
 START_SECONDS = {"ray": 12.0, "local": 6.0, "inline": 5.0}  # start of Ray and workers, and the report at the end
+MEASURED_SECONDS = 0.25  # of steps, in each measured structure
 MAX_MEASURED = 8  # structures, the most expensive ones; the time of others follows from their operations
 MAX_STEP_OPERATIONS = 1e12  # a minute on one core; larger steps are not measured
 MAX_MEMORY_SHARE = 0.5  # of the free memory; steps that need more are not measured
@@ -275,7 +276,7 @@ def _measure_steps(
     seconds = dict[str, float]()
     for key in measured_keys:
         count = min(sizes[key], LARGEST_PACK_CPU)
-        seconds[key] = measure_seconds_per_step(examples[key], count, seconds=0.25) / count
+        seconds[key] = measure_seconds_per_step(examples[key], count, seconds=MEASURED_SECONDS) / count
     per_operation = sum(seconds.values()) / sum(operations[key] for key in measured_keys)
     return {key: seconds.get(key, per_operation * operations[key]) for key in sizes}
 

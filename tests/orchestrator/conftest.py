@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from rich.console import Console
 from orchestrator.engine.engine import Engine
 from orchestrator.figures import drawing
 from orchestrator.interface.measurements import make_measurement_fields
+from orchestrator.preview import forecast
 from orchestrator.record.files.curves import make_evaluation_table, read_curves, write_part
 from orchestrator.record.ledger.ledger import Ledger
 from orchestrator.record.state.state import SweepState
@@ -74,6 +75,15 @@ SPEC: dict[str, Any] = {
     "resources": {"cpus": 1, "gpus": 0, "pack": "auto", "checkpoint_seconds": 30, "checkpoint_steps": None},
     "tracking": {"enabled": True, "uri": None, "experiment": None},
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _short_measurements() -> Iterator[None]:
+    """Forecasts measure steps for a moment only: how long they take is no fact of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forecast, "MEASURED_SECONDS", 0.01)
+        yield
+
 
 CurveFunction = Callable[[int, int, str, str, np.ndarray, int], Any]
 

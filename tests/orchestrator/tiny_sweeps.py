@@ -47,6 +47,8 @@ objective: {metric: total_variation, average: ema, lengths: [4], direction: mini
 resources: {scheduler: inline, checkpoint_seconds: null, checkpoint_steps: 15}
 tracking: {enabled: false}
 """
+# A fifth of the steps of TINY, with as many evaluations and checkpoints.
+SHORT = ("training.steps=12", "evaluation.every=4", "resources.checkpoint_steps=3")
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ from orchestrator.running.with_ray.nodes import POLL_SECONDS
 from search_spaces import SweepSpec, load_sweep
 from tests.orchestrator.running.ledgers import keyed
 from tests.orchestrator.sized_packer import SizedPacker
+from tests.orchestrator.tiny_sweeps import SHORT
 
 SLOW = settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 START = 20.0  # of every pack, in seconds
@@ -265,7 +266,7 @@ def play(stage: Any, capacity: Callable[[int], int], workers: int, **more: Any) 
 
 
 def test_a_resumed_sweep_is_repacked_for_the_present_workers(stage, played) -> None:
-    whole, staged = played(), stage("one")
+    whole, staged = played(*SHORT), stage("one", *SHORT)
 
     def stop(driver: SweepDriver) -> None:
         if any(pack.evaluations for pack in driver.state.packs.values()):
@@ -290,7 +291,7 @@ def test_a_resumed_sweep_is_repacked_for_the_present_workers(stage, played) -> N
 
 def test_packs_that_continue_another_sweep_are_not_repacked(stage, monkeypatch) -> None:
     """Packed with members that have no checkpoint they would start from step 0."""
-    staged = stage("one")
+    staged = stage("one", *SHORT)
 
     def stop(driver: SweepDriver) -> None:
         raise KeyboardInterrupt
@@ -341,9 +342,9 @@ def test_a_race_whose_packs_are_repacked_decides_alike_and_leaves_those_that_wai
     assert SweepState.load(cut.folder).packs == state.packs
 
 
-def test_waiting_packs_are_repacked_for_the_memory_of_nodes_that_join(stage) -> None:
-    alike = ("space.training.batch_size=null", "search.configurations=6")
-    whole, staged, on_gpus = stage("whole", *alike).play(), stage("one", *alike), stage("g", *alike, "resources.gpus=1")
+def test_waiting_packs_are_repacked_for_the_memory_of_nodes_that_join(stage, played) -> None:
+    alike = (*SHORT, "space.training.batch_size=null", "search.configurations=6")
+    whole, staged, on_gpus = played(*alike), stage("one", *alike), stage("g", *alike, "resources.gpus=1")
     small = [2 * MIN_MEMBER_BYTES_GPU * count for count in (6, 3)]
 
     def smaller(driver: SweepDriver) -> None:

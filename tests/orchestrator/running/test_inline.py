@@ -23,6 +23,7 @@ from orchestrator.running.driving.interrupts import Interrupts
 from orchestrator.running.pack import watchdog
 from orchestrator.running.schedulers import choice as schedulers
 from search_spaces import load_sweep
+from tests.orchestrator.tiny_sweeps import SHORT
 from trainers.config.member import MemberConfig
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -144,13 +145,13 @@ def test_a_driver_may_take_longer_than_the_watchdog_waits(stage, clock):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, played, monkeypatch, number):
     """It comes while the loss is differentiated: torch is left as it was, and the rest is what it would have been."""
-    whole, staged, steps = played(), stage("signalled"), Counter()
+    whole, staged, steps = played(*SHORT), stage("signalled", *SHORT), Counter()
     task = type(MemberConfig.from_dict({**next(iter(whole.configurations.values())).resolved, "seed": 0}).task)
     original = task.loss
 
     def loss(self, logits, batch):
         steps["seen"] += 1
-        if steps["seen"] == 50:
+        if steps["seen"] == 10:
             assert torch.is_grad_enabled() and logits.requires_grad
             os.kill(os.getpid(), number)
         return original(self, logits, batch)
@@ -158,7 +159,7 @@ def test_a_signal_inside_torch_leaves_a_resumable_sweep(stage, played, monkeypat
     monkeypatch.setattr(task, "loss", loss)
     with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
         staged.play(hold_signals=interrupts.hold_signals)
-    assert steps["seen"] == 50 and torch.is_grad_enabled()
+    assert steps["seen"] == 10 and torch.is_grad_enabled()
     assert len([record for record in read_records(staged.folder) if record.kind == "evaluation"]) == 2
     assert read_curves(staged.play()).equals(read_curves(whole))
 
@@ -189,6 +190,7 @@ def test_a_pack_with_gpus_trains_on_one(stage, monkeypatch):
     from orchestrator.engine import engine
     from trainers.training import loop
 
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # nobody asks torch, in a process of its own, for their memory
     devices, held, here = [], [], engine.read_environment([], gpus=0)
     monkeypatch.setattr(loop, "train", lambda *_, device, **__: devices.append(device))
     monkeypatch.setattr(engine, "read_environment", lambda code, gpus: here)

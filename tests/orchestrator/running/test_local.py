@@ -230,6 +230,7 @@ def test_an_end_of_file_in_a_pack_is_an_exception_of_its_own(tmp_path, monkeypat
         raise EOFError("the corpus ends early")
 
     monkeypatch.setattr(local_worker, "train_pack", train_pack)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the worker sets it, here for the tests that follow, too
     mine, theirs = Pipe()
     work = empty_work(tmp_path)
     codes: list[int] = []

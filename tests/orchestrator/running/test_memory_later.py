@@ -14,6 +14,7 @@ from orchestrator.running.driving.driver import SweepDriver
 from tests.orchestrator.running.ledgers import curves, evaluated_once, keyed, records, sets, wait_for
 from tests.orchestrator.running.test_elastic import RACE
 from tests.orchestrator.running.test_out_of_memory import play
+from tests.orchestrator.tiny_sweeps import SHORT
 from trainers.training import loop, start_checkpoints
 
 ALIKE = ("space.training.batch_size=null", "search.configurations=6")  # 12 members of one structure
@@ -76,8 +77,8 @@ def test_halves_continue_from_the_newest_checkpoint(stage, played, runs_out, sav
 
 
 def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, played, runs_out) -> None:
-    whole, staged = played(*ALIKE), stage("one", *ALIKE, "resources.pack=6")
-    runs_out(3, 40)
+    whole, staged = played(*ALIKE, *SHORT), stage("one", *ALIKE, *SHORT, "resources.pack=6")
+    runs_out(3, 8)
     state = play(staged)
     recorded_once(state)
     assert keyed(state).equals(keyed(whole))
@@ -97,8 +98,8 @@ def test_packs_like_it_that_no_worker_has_begun_are_cut_alone(stage, played, run
 
 
 def test_the_time_of_a_pack_that_was_replaced_counts(stage, runs_out) -> None:
-    staged = stage("one", *ALIKE, "resources.pack=12")
-    runs_out(6, 40)
+    staged = stage("one", *ALIKE, *SHORT, "resources.pack=12")
+    runs_out(6, 8)
     state = play(staged)
     (repacking,) = state.repackings
     alone = sum(pack.seconds for pack in state.packs.values())

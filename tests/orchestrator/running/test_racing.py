@@ -26,6 +26,7 @@ from tests.orchestrator.running.ledgers import (
     scores,
     sets,
 )
+from tests.orchestrator.tiny_sweeps import SHORT
 
 SIZE = ("search.configurations=8", "seeds=8", "training.steps=10", "evaluation.every=10")
 WHOLE = (*SIZE, "space={model.dropout: {uniform: [0.0, 0.6]}}", "training.learning_rate=0.02")
@@ -144,7 +145,12 @@ def test_a_race_that_is_not_over_ranks_nobody_first_who_left(played, tmp_path):
 def test_seeds_that_diverge_count_as_the_objective_says(stage, policy, left):
     diverging = "space={training.learning_rate: {grid: [0.01, 0.02, 1.0e+30, 1.0e+38]}}"
     state = stage(
-        "race", diverging, "search={racing: {first: 2, keep: 0.9}}", "seeds=4", f"objective.failed_seeds={policy}"
+        "race",
+        *SHORT,
+        diverging,
+        "search={racing: {first: 2, keep: 0.9}}",
+        "seeds=4",
+        f"objective.failed_seeds={policy}",
     ).play()
     failed = [configuration for configuration in state.configurations.values() if configuration.seeds_failed]
     survivors = {name for decision in state.decisions for name in decision.survivors}

@@ -27,6 +27,7 @@ from orchestrator.running.watching import meter as meter_module
 from orchestrator.running.watching.meter import SpeedMeter, find_best_configuration
 from orchestrator.running.watching.status import make_status_rows
 from tests.orchestrator.running.ledgers import copy_cut, cut_ledger, ledger_lines, scores
+from tests.orchestrator.tiny_sweeps import SHORT
 
 
 class Died(KeyboardInterrupt):
@@ -66,7 +67,7 @@ def test_configurations_that_were_just_built_are_planned_as_they_are(stage, monk
 
 
 def test_an_evaluation_is_recorded_before_the_worker_goes_on(stage):
-    staged = stage("order")
+    staged = stage("order", *SHORT)
     seen = []
 
     def during(pack_id: str, step: int) -> None:
@@ -97,10 +98,10 @@ def test_a_death_after_any_record_changes_nothing(stage, played):
 
 
 def test_a_death_during_training_costs_at_most_a_checkpoint_interval(stage, played):
-    staged = stage("killed")
+    staged = stage("killed", *SHORT)
 
     def die(pack_id: str, step: int) -> None:
-        if step == 40:
+        if step == 8:
             raise Died
 
     with pytest.raises(Died):
@@ -108,11 +109,11 @@ def test_a_death_during_training_costs_at_most_a_checkpoint_interval(stage, play
     steps = []
     state = staged.play(during=lambda pack_id, step: steps.append((pack_id, step)))
     first = read_records(staged.folder)[5].fields["pack_id"]
-    # the checkpoint after step 30 carries the evaluation of step 20; 40 is done again, and not recorded twice
-    assert [step for pack_id, step in steps if pack_id == first] == [20, 40, 60]
+    # the checkpoint after step 6 carries the evaluation of step 4; 8 is done again, and not recorded twice
+    assert [step for pack_id, step in steps if pack_id == first] == [4, 8, 12]
     evaluations = [r.fields for r in read_records(staged.folder) if r.kind == "evaluation"]
     assert Counter((fields["pack_id"], fields["step"]) for fields in evaluations).most_common(1)[0][1] == 1
-    assert read_curves(state).equals(read_curves(played()))
+    assert read_curves(state).equals(read_curves(played(*SHORT)))
 
 
 @pytest.mark.slow
@@ -122,7 +123,7 @@ def test_results_do_not_depend_on_packs_or_their_order(stage, played):
 
 
 def test_tpe_waits_for_a_generation_and_survives_a_restart(stage):
-    overrides = ("search.sampler=tpe", "search.generation=2", "search.configurations=6", "training.steps=20", "seeds=1")
+    overrides = ("search.sampler=tpe", "search.generation=2", "search.configurations=6", "training.steps=5", "seeds=1")
     whole = stage("tpe", *overrides).play()
     assert list(whole.draws) == list(range(6))
     kinds = [record.kind for record in read_records(whole.folder)]
@@ -170,7 +171,7 @@ def test_a_configuration_whose_seeds_all_diverge_fails_and_the_sweep_goes_on(sta
 
 
 def test_a_pack_that_is_given_up_fails_its_members_only(stage, in_packs):
-    staged, victims = stage("given up", pack=2), []
+    staged, victims = stage("given up", *SHORT, pack=2), []
 
     def die(pack_id: str, step: int) -> None:  # after an evaluation, whose values are not a result
         victims.append(pack_id)
@@ -191,7 +192,7 @@ def test_a_pack_that_is_given_up_fails_its_members_only(stage, in_packs):
 
 
 def test_a_pack_that_was_given_up_is_tried_again_and_ends_as_if_it_had_never_died(stage, played, in_packs):
-    whole, staged, victims = played(), stage("retried", "resources.retries=0", pack=2), []
+    whole, staged, victims = played(*SHORT), stage("retried", *SHORT, "resources.retries=0", pack=2), []
 
     def die(pack_id: str, step: int) -> None:
         victims.append(pack_id)
@@ -225,7 +226,7 @@ def play_measured(staged, **settings):
 
 def test_duplicates_are_trained_once(stage):
     space = "space={training.batch_size: {choice: [8, 16]}}"
-    staged = stage("duplicates", space, "search.configurations=5")
+    staged = stage("duplicates", *SHORT, space, "search.configurations=5")
     state, rows = play_measured(staged)
     assert {row["configurations"].partition("/")[2] for row in rows} == {"2"}
     assert len(state.draws) == 5 and len(state.configurations) == 2
@@ -234,7 +235,7 @@ def test_duplicates_are_trained_once(stage):
 
 
 def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_counted(stage, played, monkeypatch):
-    staged = stage("full")
+    staged = stage("full", *SHORT)
     real, written = ledger_module._write_all, Counter()
 
     def full(descriptor: int, content: bytes) -> None:
@@ -250,7 +251,7 @@ def test_a_full_disk_stops_the_sweep_and_leaves_nothing_half_counted(stage, play
     monkeypatch.undo()
     before = read_records(staged.folder)
     assert len(before) == 1 + written["records"] > 1
-    assert read_curves(staged.play()).equals(read_curves(played()))
+    assert read_curves(staged.play()).equals(read_curves(played(*SHORT)))
 
 
 def test_curves_that_cannot_be_written_are_not_recorded(stage, monkeypatch):
@@ -266,21 +267,21 @@ def test_curves_that_cannot_be_written_are_not_recorded(stage, monkeypatch):
 
 
 def test_a_truncated_checkpoint_gives_way_to_the_one_before(stage, played):
-    staged = stage("truncated")
+    staged = stage("truncated", *SHORT)
 
     def die(pack_id: str, step: int) -> None:
-        if step == 60:
+        if step == 12:
             raise Died
 
     with pytest.raises(Died):
         staged.play(during=die)
     newest = sorted(staged.folder.glob("checkpoints/*/step-*.ckpt"))[-1]
     newest.write_bytes(newest.read_bytes()[:-7])
-    # step 60 stands in the ledger: without its records the pack has to train again
+    # step 12 stands in the ledger: without its records the pack has to train again
     cut_ledger(staged.folder, -1)
     state = staged.play()
     assert any(str(newest) in text for text in staged.messages)
-    assert read_curves(state).equals(read_curves(played()))
+    assert read_curves(state).equals(read_curves(played(*SHORT)))
 
 
 def heartbeat(driver, pack_id, phase, step, rate):
@@ -323,7 +324,7 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
             heartbeat(driver, pack_id, phase, step, members)
             assert dict(meter.make_rows(driver.state, driver.running))["first evaluation"] == text
             assert dict(meter.make_rows(driver.state, driver.running))["seeds"].startswith(f"0/8, {members} ")
-    assert not any("first evaluation" in row for row in play_measured(staged)[1])
+    assert not any("first evaluation" in row for row in play_measured(stage("third", *SHORT))[1])
 
 
 def test_a_pack_that_fails_before_an_evaluation_took_the_time_of_its_last_heartbeat(stage):
@@ -407,14 +408,14 @@ def test_no_time_left_is_estimated_while_the_starts_of_waiting_packs_are_unknown
 @pytest.mark.parametrize("sets", [("training.stop={metric: kl, threshold: 100.0, samples: 2}",), ()], ids=str)
 def test_the_table_has_the_seeds_that_stopped_early_where_they_may(stage, sets: tuple[str, ...]):
     """All stop at their first evaluation."""
-    texts = [row.get("seeds stopped early") for row in play_measured(stage("stopping", *sets))[1]]
+    texts = [row.get("seeds stopped early") for row in play_measured(stage("stopping", *SHORT, *sets))[1]]
     steps = [int(text) for text in texts if text is not None]
     assert steps == sorted(steps) and len(set(steps)) > 1 if sets else not steps
 
 
 def test_the_meter_counts_what_is_done_and_what_is_left(stage):
-    state, rows = play_measured(stage("metered", pack=2))
-    shares = [f"{100 * 2 * 20 * step / 480:.0f} %" for step in range(1, 13)]
+    state, rows = play_measured(stage("metered", *SHORT, pack=2))
+    shares = [f"{100 * 2 * 4 * step / 96:.0f} %" for step in range(1, 13)]
     assert [row["steps"].partition(",")[0] for row in rows] == shares
     assert rows[-1]["seeds"] == "6/8, 2 training" and rows[0]["best so far"] == "none yet"
     best = find_best_configuration(state)
