@@ -66,6 +66,7 @@ def browser(tmp_path_factory):
 def tab(browser):
     """A tab of the size that most readers have, whatever the test before made of it."""
     browser.resize(1200, 900)
+    browser.has_same_page = False
     return browser
 
 
@@ -77,12 +78,33 @@ def written(built):
 
 
 @pytest.fixture
-def page(written, tab):
-    """A tab with the page as it is when somebody opens it; it must log no problem."""
+def open_page(written, tab):
+    """open_page(390, 844, phone=True) opens the page in a window of this size; it must log no problem."""
+
+    def open_at_size(width=1200, height=900, *, phone=False):
+        tab.resize(width, height, phone=phone)
+        tab.open(written.as_uri())
+        return tab
+
     tab.problems.clear()
-    tab.open(written.as_uri())
-    yield tab
+    yield open_at_size
     assert tab.problems == []
+
+
+@pytest.fixture
+def page(open_page):
+    """A tab with the page as it is when somebody opens it; it must log no problem."""
+    return open_page()
+
+
+@pytest.fixture
+def same_page(request, browser):
+    """`page` for tests that only read it: it is opened once for all such tests that follow each other."""
+    if not getattr(browser, "has_same_page", False):
+        request.getfixturevalue("page")
+        browser.has_same_page = True
+    yield browser
+    assert browser.problems == []
 
 
 def noisy(number, seed, average, metric, lengths, step):

@@ -129,11 +129,11 @@ def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_a
         assert "in the search" in tab.read("document.querySelector('#lead b').textContent")
 
 
-def test_the_verdict_has_the_sign_of_the_table(page):
-    verdict = page.read("document.querySelector('.verdict').textContent")
-    minuend = page.read("document.querySelector('#comparison tbody td:nth-child(4)').textContent")
-    assert page.read("document.querySelector('#comparison th:nth-child(4)').textContent") == "median of A - B"
-    assert "difference of the medians" in page.read("document.querySelector('#comparison').textContent")
+def test_the_verdict_has_the_sign_of_the_table(same_page):
+    verdict = same_page.read("document.querySelector('.verdict').textContent")
+    minuend = same_page.read("document.querySelector('#comparison tbody td:nth-child(4)').textContent")
+    assert same_page.read("document.querySelector('#comparison th:nth-child(4)').textContent") == "median of A - B"
+    assert "difference of the medians" in same_page.read("document.querySelector('#comparison').textContent")
     assert " is ahead of " in verdict and f" is {minuend} [" in verdict, (verdict, minuend)
 
 
@@ -148,21 +148,21 @@ def test_the_verdict_names_a_metric_other_than_that_of_the_objective(page):
     assert " in total_variation is " in page.read(verdict) and page.read(lead) == sentence
 
 
-@pytest.mark.parametrize("width", [360, 390])
-def test_a_phone_shows_each_seed_and_p_on_a_line_below_the_row(page, width):
+def test_a_phone_shows_each_seed_and_p_on_a_line_below_the_row(page):
     pictures = "[...document.querySelectorAll('#comparison td svg')]"
     p = page.read("document.querySelector('#comparison tbody td:last-child').textContent")
     assert page.read(f"{pictures}.every(e => e.closest('tr').dataset.group)")  # elsewhere in the row itself
-    page.resize(width, 844, phone=True)
-    page.reload()
-    rows = page.read(f"{pictures}.map(e => e.closest('tr').previousSibling.dataset.group)")
-    assert rows == list(LENGTH_GROUPS)
-    ends = page.read(
-        f"{pictures}.map(e => {{ const range = document.createRange(); range.selectNodeContents(e.closest('td'));"
-        "return range.getBoundingClientRect().right })"
-    )
-    assert max(ends) <= width - 12 and len(ends) == 3
-    assert page.read("document.querySelector('#comparison .below').textContent").endswith(f"p: {p}")
+    for width in (360, 390):
+        page.resize(width, 844, phone=True)
+        page.reload()
+        rows = page.read(f"{pictures}.map(e => e.closest('tr').previousSibling.dataset.group)")
+        assert rows == list(LENGTH_GROUPS)
+        ends = page.read(
+            f"{pictures}.map(e => {{ const range = document.createRange(); range.selectNodeContents(e.closest('td'));"
+            "return range.getBoundingClientRect().right })"
+        )
+        assert max(ends) <= width - 12 and len(ends) == 3
+        assert page.read("document.querySelector('#comparison .below').textContent").endswith(f"p: {p}")
 
 
 @pytest.mark.parametrize("pair", [(0, 1), (2, 7), (9, 3)])
@@ -314,9 +314,8 @@ def test_the_box_of_a_released_pair_tells_the_key_that_chooses(page):
     assert "Enter" in page.read("document.querySelector('#comparison .note .keys').textContent")
 
 
-def test_a_finger_keeps_a_and_b_and_swaps_them_by_a_button(page):
-    page.resize(390, 800, phone=True)
-    page.reload()
+def test_a_finger_keeps_a_and_b_and_swaps_them_by_a_button(open_page):
+    page = open_page(390, 800, phone=True)
     heading, swap = "document.querySelector('#comparison h2').textContent", "#comparison button"
     before = page.read(heading)
     for c in (0, 1, 0):  # A and B
@@ -339,10 +338,10 @@ def center_of(selector):
     )
 
 
-def test_dots_of_seeds_stand_apart_from_the_interval(page):
+def test_dots_of_seeds_stand_apart_from_the_interval(same_page):
     box = "(e => { const b = e.getBoundingClientRect(); return [b.top, b.bottom] })"
     circles, squares = (
-        page.read(f"[...document.querySelectorAll('#comparison td svg {shape}')].map({box})")
+        same_page.read(f"[...document.querySelectorAll('#comparison td svg {shape}')].map({box})")
         for shape in ("circle", "rect")
     )
     assert len(circles) == 3 * 8 and len(squares) == 3

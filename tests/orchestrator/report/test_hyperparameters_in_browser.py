@@ -279,8 +279,8 @@ def test_a_single_hyperparameter_has_points_alone(page, tab, tmp_path, synthetic
     assert "partial" in (path.parent / "effects.csv").read_text().splitlines()[0].split(",")
 
 
-def test_one_interval_is_not_called_uncorrected_for_its_number(page):
-    text = page.read("document.querySelector('#effects').textContent")
+def test_one_interval_is_not_called_uncorrected_for_its_number(same_page):
+    text = same_page.read("document.querySelector('#effects').textContent")
     assert "interval" in text and "of 20" not in text
 
 
@@ -297,10 +297,10 @@ def test_intervals_that_exclude_0_by_chance_are_counted_alike_in_the_page_and_it
     assert counts == [[conclusive, len(intervals)]] * 2 and 0 < conclusive < len(intervals)
 
 
-def test_lines_of_parallel_coordinates_stay_off_the_ends_of_the_axes(page):
+def test_lines_of_parallel_coordinates_stay_off_the_ends_of_the_axes(same_page):
     box = "(e => { const b = e.getBoundingClientRect(); return [b.top, b.bottom] })"
-    axes = page.read(f"[...document.querySelectorAll('#parallel .axis > .domain')].map({box})")
-    rays = page.read(f"[...document.querySelectorAll('#parallel .ray')].map({box})")
+    axes = same_page.read(f"[...document.querySelectorAll('#parallel .axis > .domain')].map({box})")
+    rays = same_page.read(f"[...document.querySelectorAll('#parallel .ray')].map({box})")
     assert min(top for top, _ in rays) > max(top for top, _ in axes) + 5
     assert max(bottom for _, bottom in rays) < min(bottom for _, bottom in axes) - 5
 

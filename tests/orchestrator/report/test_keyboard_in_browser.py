@@ -99,9 +99,8 @@ def test_left_and_right_step_the_length_that_the_curves_are_read_at(page, built)
 
 
 @pytest.mark.parametrize("width", [1000, 1280, 1600])
-def test_the_line_below_the_curves_is_not_cut_and_moves_nothing(page, width):
-    page.resize(width, 900)
-    page.reload()
+def test_the_line_below_the_curves_is_not_cut_and_moves_nothing(open_page, width):
+    page = open_page(width)
     page.set("#evaluation", 0, "input")  # its readout has one sentence more
     page.click('#table tr[data-c="9"]')
     style, box = "getComputedStyle(document.querySelector('#readout'))", "document.querySelector('#readout')"
@@ -114,16 +113,16 @@ def test_the_line_below_the_curves_is_not_cut_and_moves_nothing(page, width):
     assert len({*tops}) == 1
 
 
-@pytest.mark.parametrize(("c", "mark"), [(0, "A"), (1, "B")])
-def test_a_key_that_deselects_a_or_b_says_so(page, c, mark):
+def test_a_key_that_deselects_a_or_b_says_so(page):
     readout = "document.querySelector('#readout').textContent"
-    page.read(f"document.querySelector('#table tr[data-c=\"{c}\"]').focus()")
-    is_said = f"{readout}.includes('no longer {mark}.')"
-    seen = [page.read(is_said)]
-    for key in ("Enter", "ArrowDown", "ArrowUp", "Enter"):  # deselects it, leaves it, returns, chooses it again
-        page.press(key)
-        seen.append(page.read(is_said))
-    assert seen == [False, True, False, False, False]
+    for c, mark in ((0, "A"), (1, "B")):
+        page.read(f"document.querySelector('#table tr[data-c=\"{c}\"]').focus()")
+        is_said = f"{readout}.includes('no longer {mark}.')"
+        seen = [page.read(is_said)]
+        for key in ("Enter", "ArrowDown", "ArrowUp", "Enter"):  # deselects it, leaves it, returns, chooses it again
+            page.press(key)
+            seen.append(page.read(is_said))
+        assert seen == [False, True, False, False, False]
 
 
 def test_the_keys_of_the_curves_are_told_where_a_page_has_a_keyboard(page):

@@ -15,33 +15,32 @@ from tests.orchestrator.report.conftest import ROWS
 pytestmark = needs_browser
 
 
-def test_the_thin_dashes_of_b_lie_on_the_wide_line_of_a(page):
+def test_the_thin_dashes_of_b_lie_on_the_wide_line_of_a(same_page):
     medians = "[...document.querySelectorAll('#curves .median')]"
-    assert page.read(f"{medians}.map(e => e.dataset.of)") == ["0", "1"]
-    first, second = page.read(f"{medians}.map(e => parseFloat(getComputedStyle(e).strokeWidth))")
+    assert same_page.read(f"{medians}.map(e => e.dataset.of)") == ["0", "1"]
+    first, second = same_page.read(f"{medians}.map(e => parseFloat(getComputedStyle(e).strokeWidth))")
     assert first >= second + 3  # A is seen on both sides of B
-    dashes = page.read(f"{medians}.map(e => e.getAttribute('stroke-dasharray'))")
+    dashes = same_page.read(f"{medians}.map(e => e.getAttribute('stroke-dasharray'))")
     assert dashes[0] is None and min(map(float, dashes[1].split())) > second
 
     # White below both keeps them apart from other lines, and hides neither bands nor seeds.
-    lines = page.read(
+    lines = same_page.read(
         "[...document.querySelectorAll('#curves :is(.halo, .band, .seed, .median)')].map(e => e.classList[0])"
     )
     assert lines[:2] == ["halo"] * 2 and lines[-2:] == ["median"] * 2
-    halos = page.read(
+    halos = same_page.read(
         "[...document.querySelectorAll('#curves .halo')].map(e => parseFloat(getComputedStyle(e).strokeWidth))"
     )
     assert halos[0] > first and halos[1] > second
-    rays = page.read(
+    rays = same_page.read(
         "['0', '1'].map(c => parseFloat(getComputedStyle(document.querySelector(`.ray[data-c='${c}']`)).strokeWidth))"
     )
     assert rays[0] > rays[1] + 2
 
 
 @pytest.mark.parametrize("width", [390, 1200])
-def test_squares_of_a_and_circles_of_b_stand_at_different_lengths_and_in_the_legend(page, width):
-    page.resize(width, 900)
-    page.reload()
+def test_squares_of_a_and_circles_of_b_stand_at_different_lengths_and_in_the_legend(open_page, width):
+    page = open_page(width)
     look = "e => [e.dataset.of, e.transform.baseVal[0].matrix.e, e.getAttribute('d').toUpperCase().includes('A')]"
     markers = page.read(f"[...document.querySelectorAll('#curves .marker')].map({look})")
     places = {side: [x for of, x, _ in markers if of == side] for side in ("0", "1")}
@@ -61,9 +60,11 @@ def luminance(color):
     return float(np.dot(linear, [0.2126, 0.7152, 0.0722])) + 0.05
 
 
-def test_a_and_b_contrast_with_each_other_and_with_white(page):
+def test_a_and_b_contrast_with_each_other_and_with_white(same_page):
     def read_colors(selectors, key):
-        return [luminance(page.read(f"getComputedStyle(document.querySelector('{name}')).{key}")) for name in selectors]
+        return [
+            luminance(same_page.read(f"getComputedStyle(document.querySelector('{name}')).{key}")) for name in selectors
+        ]
 
     lines = read_colors([f'#curves .median[data-of="{c}"]' for c in (0, 1)], "stroke")
     points = read_colors([f'#points .dot[data-c="{c}"]' for c in (0, 1)], "fill")
@@ -73,8 +74,8 @@ def test_a_and_b_contrast_with_each_other_and_with_white(page):
     assert sorted(marks) == sorted(names) and 1.05 / max(marks) > 4.5  # of text
 
 
-def test_the_hatch_is_weaker_than_the_lines_that_cross_it(page):
-    ground, stripe = page.read("[...document.querySelectorAll('#hatch rect')].map(e => getComputedStyle(e).fill)")
+def test_the_hatch_is_weaker_than_the_lines_that_cross_it(same_page):
+    ground, stripe = same_page.read("[...document.querySelectorAll('#hatch rect')].map(e => getComputedStyle(e).fill)")
     assert luminance(ground) / luminance(stripe) < 1.25
 
 

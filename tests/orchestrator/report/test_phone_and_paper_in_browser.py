@@ -21,9 +21,8 @@ def test_a_table_beyond_the_edge_says_so_on_a_phone(page):
     assert len(tops) == len(set(tops)) == 2, "a picture in each row"
 
 
-def test_a_phone_shows_status_answer_and_curves_before_anything_else(page):
-    page.resize(390, 844, phone=True)
-    page.reload()
+def test_a_phone_shows_status_answer_and_curves_before_anything_else(open_page):
+    page = open_page(390, 844, phone=True)
     box = "(e => { const b = e.getBoundingClientRect(); return [b.top + scrollY, b.bottom + scrollY] })"
     first, curves, controls, rest = (
         page.read(f"{box}(document.querySelector('{selector}'))")
@@ -42,15 +41,13 @@ def test_a_phone_shows_the_outcomes_and_the_interval_without_scrolling(page):
     )
     compared = page.read(f"{fits}(document.querySelector('#comparison table'))")
     assert page.read("getComputedStyle(document.querySelector('#table small')).display") != "none"
-    page.resize(390, 844, phone=True)
-    page.reload()
-    assert {"trained", "selection", "test"} <= set(page.read(f"{fits}(document.querySelector('#table'))"))
-    for width in (390, 360):
+    for width in (360, 390):
         page.resize(width, 844, phone=True)
         page.reload()
         missing = {"pairs of seeds", "each seed", "p", "A better"}  # the first three are below the row
         names = page.read(f"{fits}(document.querySelector('#comparison table'))")
         assert names == [name for name in compared if name not in missing]
+    assert {"trained", "selection", "test"} <= set(page.read(f"{fits}(document.querySelector('#table'))"))
 
 
 @pytest.mark.parametrize("failed_seeds", [2, 3])
@@ -87,9 +84,8 @@ def test_a_phone_has_rows_for_a_finger_and_effects_without_scrolling(page):
 
 
 @pytest.mark.parametrize("width", [360, 375, 390, 412])
-def test_ranges_and_percentages_are_not_broken_into_lines(page, width):
-    page.resize(width, 844, phone=True)
-    page.reload()
+def test_ranges_and_percentages_are_not_broken_into_lines(open_page, width):
+    page = open_page(width, 844, phone=True)
     broken = page.read(
         "(() => { const broken = [], main = document.querySelector('main');"
         "const walk = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);"
@@ -102,9 +98,9 @@ def test_ranges_and_percentages_are_not_broken_into_lines(page, width):
     assert broken == []
 
 
-def test_the_head_of_every_table_is_bold_and_on_each_sheet_of_paper(page):
+def test_the_head_of_every_table_is_bold_and_on_each_sheet_of_paper(same_page):
     weights = "[...new Set([...e.querySelectorAll('{}')].map(cell => getComputedStyle(cell).fontWeight))].join()"
-    tables = page.read(
+    tables = same_page.read(
         "[...document.querySelectorAll('table')].map(e => ["
         f"e.closest('[id]')?.id, {weights.format('thead th')}, {weights.format('tbody tr > *')}])"
     )
@@ -112,9 +108,8 @@ def test_the_head_of_every_table_is_bold_and_on_each_sheet_of_paper(page):
     assert {(head, body) for _, head, body in tables} == {("600", "400")}
 
 
-def test_a_finger_near_a_curve_chooses_it_and_a_second_tap_keeps_it(page):
-    page.resize(390, 800, phone=True)
-    page.reload()
+def test_a_finger_near_a_curve_chooses_it_and_a_second_tap_keeps_it(open_page):
+    page = open_page(390, 800, phone=True)
     end = page.read(
         "(() => { const e = document.querySelector('#curves .curve[data-c=\"15\"]');"
         "e.scrollIntoView({block: 'center'}); const at = e.getPointAtLength(e.getTotalLength()), b = e.ownerSVGElement"
@@ -131,26 +126,21 @@ def test_a_finger_near_a_curve_chooses_it_and_a_second_tap_keeps_it(page):
     assert first != others[0] and len({*others}) == 1 and "#15," in others[0]
 
 
-@pytest.mark.parametrize(("width", "phone"), [(360, True), (390, True), (800, False), (1600, False)])
-def test_no_width_has_a_horizontal_scroll(page, width, phone):
-    page.resize(width, 800, phone=phone)
-    page.read("new Promise(done => setTimeout(done, 250))")
-    assert page.read("document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.parametrize(("width", "phone"), [(360, True), (1600, False)])
-def test_columns_beyond_the_edge_are_named(page, width, phone):
-    page.resize(width, 800, phone=phone)
-    page.read("new Promise(done => setTimeout(done, 250))")
+def test_no_width_has_a_horizontal_scroll_and_columns_beyond_the_edge_are_named(page):
     edge = "document.querySelector('#table').parentElement.getBoundingClientRect().right + 1"
-    beyond = page.read(
-        f"[...document.querySelectorAll('#table th')].filter(e => e.getBoundingClientRect().right > {edge})"
-        ".map(e => e.textContent)"
-    )
     shown = "document.querySelector('#beyond')"
-    assert page.read(f"{shown}.hidden") == (not beyond) == (not phone)
-    if phone:
-        assert beyond[-2:] == ["dropout", "lr"] and ", ".join(beyond) in page.read(f"{shown}.textContent")
+    for width, phone in ((360, True), (390, True), (800, False), (1600, False)):
+        page.resize(width, 800, phone=phone)
+        page.read("new Promise(done => setTimeout(done, 250))")
+        assert page.read("document.documentElement.scrollWidth") <= width
+        if width in (360, 1600):
+            beyond = page.read(
+                f"[...document.querySelectorAll('#table th')].filter(e => e.getBoundingClientRect().right > {edge})"
+                ".map(e => e.textContent)"
+            )
+            assert page.read(f"{shown}.hidden") == (not beyond) == (not phone)
+        if width == 360:
+            assert beyond[-2:] == ["dropout", "lr"] and ", ".join(beyond) in page.read(f"{shown}.textContent")
 
 
 def test_pictures_fill_the_paper_and_the_screen_is_as_before(page):
@@ -182,23 +172,24 @@ def test_pictures_fill_the_paper_and_the_screen_is_as_before(page):
     assert page.read(rows) == before and page.read(opened) == 0
 
 
-@pytest.mark.parametrize("chosen", [(), (0,), (0, 1)])
-def test_hints_fit_the_device_and_paper_has_none(page, chosen):
-    page.resize(390, 800, phone=True)
-    page.reload()
-    for c in chosen:  # they are chosen at first
-        page.read(f"document.querySelector('#table tr[data-c=\"{c}\"]').focus()")
-        page.press("Enter")
+def test_hints_fit_the_device_and_paper_has_none(open_page):
+    page = open_page(390, 800, phone=True)
     section, words = "document.querySelector('#comparison').checkVisibility()", "document.body.innerText.toLowerCase()"
-    shown = page.read(words)
-    assert "tap" in shown and "click" not in shown and "keyboard" not in shown and page.read(section)
-    page.call("Emulation.setEmulatedMedia", media="print")
-    page.resize(717, 1000)
-    page.read("dispatchEvent(new Event('beforeprint'))")
-    printed = page.read(words)
-    assert not any(hint in printed for hint in ("click", "tap ", "keyboard", "press ", "drag"))
-    assert page.read(section) == (not chosen)
-    page.call("Emulation.setEmulatedMedia", media="")
+    for released in (None, 0, 1):  # both are chosen at first
+        page.resize(390, 800, phone=True)
+        if released is not None:
+            page.read(f"document.querySelector('#table tr[data-c=\"{released}\"]').focus()")
+            page.press("Enter")
+        shown = page.read(words)
+        assert "tap" in shown and "click" not in shown and "keyboard" not in shown and page.read(section)
+        page.call("Emulation.setEmulatedMedia", media="print")
+        page.resize(717, 1000)
+        page.read("dispatchEvent(new Event('beforeprint'))")
+        printed = page.read(words)
+        assert not any(hint in printed for hint in ("click", "tap ", "keyboard", "press ", "drag"))
+        assert page.read(section) == (released is None)
+        page.call("Emulation.setEmulatedMedia", media="")
+        page.read("dispatchEvent(new Event('afterprint'))")
 
 
 def test_nothing_is_wider_than_the_paper(tmp_path, tab, synthetic_sweep):
