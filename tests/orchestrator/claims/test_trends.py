@@ -132,7 +132,7 @@ def test_p_of_a_correlation_is_below_5_percent_just_where_its_interval_leaves_0_
     members = judge_claims(noisy, *asked, seeds=3, sweep=sweep)["one"].sweep
     keys = [configuration.values["model.dropout"] for configuration in members.state.configurations.values()]
     ranks, scores_by_low = stats.rankdata(keys), {}
-    for seed in range(400):
+    for seed in range(150):
         scores = ranks * 0.04 + np.random.default_rng(seed).normal(size=24) * 0.6
         if (correlation := estimate_correlation(keys, scores)).low > 0:
             scores_by_low[correlation.low] = scores

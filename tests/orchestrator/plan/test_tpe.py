@@ -93,7 +93,7 @@ def test_tpe_avoids_configurations_that_fail_or_are_infinitely_bad(direction: st
         return (None if lost is None else sign * lost) if bad else sign * (1.0 + values["model.dropout"])
 
     later, at_random = [], []
-    for seed in range(10):
+    for seed in range(6):
         spec = tpe(f"objective.direction={direction}", f"search.seed={seed}", "search.configurations=24")
         high_rates = [values["training.learning_rate"] > 1e-3 for values in drawn(spec, score)]
         at_random += high_rates[:8]
