@@ -275,11 +275,6 @@ def test_a_trial_names_the_metric_and_its_line(registered, cls: type[Metric], wo
     assert label == "mine" and any(line in problem for line in lines) and all(word in problem for word in words)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_metrics_keep_the_contract(name: str) -> None:
-    assert check_class("metric", name) == []
-
-
 def test_nothing_waits_for_a_metric() -> None:
     pack = Pack(members(2, SHIPPED), CPU)
     state = TrainingState.make_initial(pack)
