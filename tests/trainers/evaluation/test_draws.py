@@ -159,8 +159,13 @@ def made(names: tuple[str, ...]) -> dict[str, Tensor]:
     return {name: known[name] for name in names}
 
 
-@pytest.mark.parametrize("given", [("ids",), ("groups",), ("lengths",), ("ids", "groups", "lengths")], ids="+".join)
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        *((name, ("ids", "groups", "lengths")) for name in ROWS),
+        *((name, (alone,)) for name in ("rope", "lstm", "Grouped") for alone in ("ids", "groups", "lengths")),
+    ],
+)
 def test_logits_of_a_generated_token_are_those_of_a_plain_pass(name: str, given: tuple[str, ...]) -> None:
     if "groups" in given and name in NO_GROUPS:
         given = tuple(other for other in given if other != "groups")
@@ -192,9 +197,9 @@ def test_logits_of_a_generated_token_are_those_of_a_plain_pass(name: str, given:
 @pytest.mark.parametrize("name", ["learned", "rope", "Grouped"])
 def test_ids_and_groups_change_what_is_generated(name: str) -> None:
     forward, prompt = forward_of(ROWS[name]), prompt_of(PROMPT)
-    plain = replace(forward).generate(prompt, NEVER, max_tokens=TOKENS, draws=20)
+    plain = replace(forward).generate(prompt, NEVER, max_tokens=TOKENS, draws=2)
     for given in (("ids",), ("groups",)):
-        tokens = replace(forward).generate(prompt, NEVER, max_tokens=TOKENS, draws=20, **made(given))
+        tokens = replace(forward).generate(prompt, NEVER, max_tokens=TOKENS, draws=2, **made(given))
         assert not torch.equal(plain, tokens)
 
 
@@ -238,11 +243,7 @@ def test_other_shapes_are_refused() -> None:
 @pytest.mark.parametrize("name", ["learned", "abacus", "randomized"])
 def test_nothing_waits(name: str) -> None:
     forward, prompt = forward_of(ROWS[name]), prompt_of(PROMPT)
-    for given in ((), ("ids",), ("ids", "groups", "lengths")):
-        extra = made(given)
-        assert (
-            waits(lambda extra=extra: replace(forward).generate(prompt, DRAWN, max_tokens=TOKENS, draws=3, **extra))
-            == set()
-        )
-    assert waits(lambda: replace(forward).generate_by_state(prompt, DRAWN, **STATES, draws=3)) == set()
+    extra = made(("ids", "groups", "lengths"))
+    assert waits(lambda: replace(forward).generate(prompt, DRAWN, max_tokens=TOKENS, draws=2, **extra)) == set()
+    assert waits(lambda: replace(forward).generate_by_state(prompt, DRAWN, **STATES, draws=2)) == set()
     assert TASK.positions >= PROMPT + TOKENS

@@ -32,7 +32,7 @@ from trainers.tensors.batch import Batch
 from trainers.training import cost
 from trainers.training.cost import estimate_member_cost
 
-M, B = 2, 4
+M, B = 2, 3
 PAD, MARK, END = 0, 1, 2
 
 
