@@ -34,21 +34,22 @@ def pack_of(member, position, seeds: tuple[int, ...], layers: int = 2) -> Pack:
 
 @pytest.mark.parametrize("position", POSITIONS.values(), ids=POSITIONS)
 def test_a_member_is_alone_what_it_is_in_a_pack_and_nothing_waits(member, position) -> None:
-    packs = ((7,), (2, 7, 2, 5), (7, 1, 3))
-    pack, state = check_alone(lambda seeds: pack_of(member, position, seeds), packs, steps=6)
+    packs = ((7,), (2, 7, 2, 5))
+    pack, state = check_alone(lambda seeds: pack_of(member, position, seeds), packs, steps=3)
     assert waits(lambda: train_next_step(pack, state)) == set() == waits(lambda: evaluate(pack, state))
 
 
-@pytest.mark.parametrize("name", ["cope", "randomized"])  # the others are in a step with every hook
-def test_a_step_is_one_program(member, name: str) -> None:
-    check_one_program(pack_of(member, POSITIONS[name], (3, 4), layers=1))
+def test_a_step_is_one_program(member) -> None:
+    """The other encodings are in a step with every hook."""
+    position = {"name": "randomized", "longest": 20, "base": POSITIONS["cope"]}
+    check_one_program(pack_of(member, position, (3, 4), layers=1))
 
 
 @pytest.mark.parametrize("name", ["cope", "tra", "fox", "rope, normalized", "shaw, values"])
 def test_a_member_that_diverges_fails_alone(member, name: str) -> None:
     """With AdamW a rate of 1e10 makes every weight infinite, or NaN, within a few steps."""
     model = {"name": "decoder", "layers": 2, "width": 8, "heads": 2, "position": POSITIONS[name]}
-    sane, wild = (member(3, model=model, training__learning_rate=rate, training__steps=15) for rate in (1e-3, 1e10))
+    sane, wild = (member(3, model=model, training__learning_rate=rate, training__steps=8) for rate in (1e-3, 1e10))
     recorder = Recorder()
     assert [result.status for result in train([sane, wild], recorder)] == ["complete", "failed"]
     alone = Recorder()

@@ -115,7 +115,7 @@ def test_gradient_of_the_relative_form() -> None:
 
 def test_gradient_flow_of_one_position() -> None:
     """Window 1, beta 0: A_0(t) = alpha / (1 + (alpha / A_0(0) - 1) exp(-8 alpha t)), and A_j grows as |p_0|."""
-    rate, steps, alpha = 1e-4, 1500, 2.0
+    rate, steps, alpha = 2e-4, 750, 2.0
     task = {"ring": 7, "window": 1, "alpha": alpha, "betas": []}
     pack, state = trained([ring_member(rate=rate, task=task, encoding="ape", width=30)], steps)
     start, end = (pack.layout.split(s.theta)["positions"][0] for s in (TrainingState.make_initial(pack), state))

@@ -61,10 +61,10 @@ def test_alone_equals_packed_bit_for_bit(member, changes) -> None:
     draw = random.Random(11)
     mine = neighbour(member, draw, **changes)
     reference = None
-    for size, *places in ((1, 0), (2, 0), (2, 1), (5, 0, 2, 4), (8, 0, 4, 7)):
+    for size, *places in ((1, 0), (2, 1), (5, 0, 2, 4)):
         members = [mine if index in places else neighbour(member, draw, **changes) for index in range(size)]
         pack = Pack(members, CPU)
-        state = stepped(pack, 12)
+        state = stepped(pack, 6)
         for index in places:
             values = everything(pack, state, index)
             reference = values if reference is None else reference
@@ -119,7 +119,7 @@ def test_a_lone_member_is_what_it_is_among_others_after_many_steps(sections) -> 
     """Products with a factor that rows share, or with one column, round differently for one member alone."""
     members = [MemberConfig.from_dict({**sections, "seed": seed, "evaluation": {"samples": 4}}) for seed in range(3)]
     values = []
-    for some in (members[:1], members[:2], members):
+    for some in (members[:1], members):
         pack = Pack(some, CPU)
         values.append(everything(pack, stepped(pack, 12), 0))
     assert all(torch.equal(values[0], other) for other in values[1:])
@@ -129,11 +129,11 @@ def test_a_lone_member_is_what_it_is_among_others_after_many_steps(sections) -> 
 def test_curves_do_not_depend_on_how_many_members_are_evaluated_at_once(member, monkeypatch, changes) -> None:
     """One at a time, some of one average and some of the next, all: the same bits."""
     draw = random.Random(3)
-    pack = Pack([neighbour(member, draw, evaluation__samples=37, **changes) for _ in range(7)], CPU)
+    pack = Pack([neighbour(member, draw, evaluation__samples=17, **changes) for _ in range(7)], CPU)
     state = stepped(pack, 3)
-    cells = 37 * pack.task.positions * pack.task.outputs
+    cells = 17 * pack.task.positions * pack.task.outputs
     curves = []
-    for members in (1, 2, 5, 21):
+    for members in (1, 5, 21):
         monkeypatch.setattr(evaluation, "LOGITS_PER_PASS", members * cells)
         curves.append(evaluate(pack, state)[1])
     for other in curves[1:]:

@@ -87,12 +87,12 @@ def test_mod_ten_targets_are_digits_of_their_own_pair() -> None:
 
 def test_numbers_are_uniform_below_the_power_of_ten() -> None:
     task = PaddedAddition(width=4, train_digits=2)
-    pairs = rows(task, task.sample(stream(), 20_000))
+    pairs = rows(task, task.sample(stream(), 8_000))
     for column in (0, 1):
         counts = np.bincount([pair[column] for pair in pairs], minlength=100)
         assert scipy.stats.chisquare(counts).pvalue > 1e-4
     product = PaddedMultiplication(number_digits=3, train_digits=2, multiplier_range=(3, 8))
-    pairs = rows(product, product.sample(stream(), 20_000))
+    pairs = rows(product, product.sample(stream(), 8_000))
     assert scipy.stats.chisquare(np.bincount([a for a, _, _ in pairs], minlength=9)[3:]).pvalue > 1e-4
     assert scipy.stats.chisquare(np.bincount([b for _, b, _ in pairs], minlength=100)).pvalue > 1e-4
 
@@ -101,14 +101,14 @@ def test_numbers_are_uniform_below_the_power_of_ten() -> None:
 def test_lengths_of_training_numbers_may_be_uniform(carries: str) -> None:
     """Of numbers below 10^k with k from 1 to 3, each number's k its own; what is evaluated stays as it was."""
     task = PaddedAddition(width=4, train_digits=3, carries=carries, uniform_lengths=True)
-    pairs = rows(task, task.sample(stream(), 20_000))
+    pairs = rows(task, task.sample(stream(), 8_000))
     digits = 1 + (np.array([pair[:2] for pair in pairs])[..., None] >= [10, 100]).sum(axis=-1)
     zero = 10 / 55 if carries == "sum_le_9" else 0.1  # of a leading digit
     three = (1 - zero) / 3
     two = (1 - zero) * (1 + zero) / 3
     for column in (0, 1):
         counts = np.bincount(digits[:, column], minlength=4)[1:]
-        assert scipy.stats.chisquare(counts, 20_000 * np.array([1 - two - three, two, three])).pvalue > 1e-4
+        assert scipy.stats.chisquare(counts, 8_000 * np.array([1 - two - three, two, three])).pvalue > 1e-4
     assert all(a + b == answer for a, b, answer in pairs)
     if carries == "full":  # else both numbers have their zeros from the same pairs
         assert scipy.stats.chi2_contingency(scipy.stats.contingency.crosstab(*digits.T).count).pvalue > 1e-4
