@@ -209,7 +209,7 @@ def test_the_task_and_the_model_of_the_front_page_train_together(
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("front_page")
     assert [*check_class("task", "running_maximum"), *check_class("model", "my_attention")] == []
-    training = {"steps": 300, "batch_size": 32, "learning_rate": 0.01, "compile": False}
+    training = {"steps": 200, "batch_size": 32, "learning_rate": 0.01, "compile": False}
     sections = {"task": {"name": "running_maximum"}, "model": {"name": "my_attention"}, "training": training}
     (result,) = trainers.train([MemberConfig.from_dict(sections)], Silent())
     (curve,) = [curve for curve in result.curves if curve.metric == "accuracy"]

@@ -143,8 +143,8 @@ def stopped_alone(net, tokens: Tensor) -> tuple[Tensor, int]:
 @pytest.mark.parametrize("stop", ["symbols", "confident", "settled"])
 def test_every_member_stops_its_rows_as_a_plain_script_does(load, stop: str) -> None:
     looped, task = load("looped"), load("formal_languages").ParityCheck(train_length=4, test_lengths=(7,))
-    model = {"name": "looped", "width": 8, "heads": 2, "stop": stop, "most_loops": 30}
-    training = {"steps": 20, "batch_size": 8, "learning_rate": 0.01}
+    model = {"name": "looped", "width": 8, "heads": 2, "stop": stop, "most_loops": 20}
+    training = {"steps": 14, "batch_size": 8, "learning_rate": 0.01}
     sections = {"task": {"name": "parity_check", "train_length": 4, "test_lengths": [7]}, "model": model}
     evaluation = {"samples": 9, "lengths": [2, 4, 7]}
     members = [
@@ -153,12 +153,12 @@ def test_every_member_stops_its_rows_as_a_plain_script_does(load, stop: str) -> 
     ]
     pack = Pack(members, torch.device("cpu"))
     assert pack.form.startswith("vmapped")
-    state = stepped(pack, 20)
-    waited = waits(lambda: evaluate(pack, state))
-    names, values = evaluate(pack, state)
+    state, evaluations = stepped(pack, 14), []
+    waited = waits(lambda: evaluations.append(evaluate(pack, state)))
+    names, values = evaluations[-1]
     counts = set[int]()
     for m in range(2):
-        net = looped.Net(task.inputs, task.outputs, 8, 2, stop, 30).requires_grad_(False)
+        net = looped.Net(task.inputs, task.outputs, 8, 2, stop, 20).requires_grad_(False)
         net.load_state_dict({name: value[m] for name, value in pack.layout.split(state.theta).items()})
         for test in draw_evaluation_inputs(pack):
             rows = [stopped_alone(net, tokens) for tokens in test.batch.tokens[m]]
@@ -172,25 +172,28 @@ def test_every_member_stops_its_rows_as_a_plain_script_does(load, stop: str) -> 
             counts |= {*loops}
     assert len(counts) > 2 and not waited
     alone = Pack(members[1:], torch.device("cpu"))
-    assert evaluate(alone, stepped(alone, 20))[1].tobytes() == values[1:].tobytes()
+    assert evaluate(alone, stepped(alone, 14))[1].tobytes() == values[1:].tobytes()
 
 
 @pytest.mark.parametrize("file", SWEEPS, ids=lambda file: file.stem)
-def test_a_published_example_runs(file: Path, own_code_forgotten: None, run_inline, tmp_path: Path) -> None:
+def test_a_published_example_runs(file: Path, own_code_forgotten, no_reports, run_inline, tmp_path: Path) -> None:
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 60
     copied = shutil.copytree(PUBLISHED, tmp_path / "published") / file.name
     small = ("seeds=2", "training.steps=2", "training.batch_size=4", "evaluation.every=2", "evaluation.samples=2")
     # A long row takes as long as all else. Each draw of the sampled answers is a text, which grows with the canvas.
     short = [f"evaluation.lengths={list(load_sweep(file).objective.lengths)}"]
+    if file.stem == "looped_stopping":
+        short += ["model.width=16", "model.most_loops=8"]
     if file.stem == "self_consistency":
         short = ["task.canvas=2", "task.train_bits=1", "evaluation.lengths=[2]", "objective.lengths=[2]"]
         short += ["model.layers=1", "model.width=16"]
+        short += [f"evaluation.metrics.{name}.draws=4" for name in ("pass_at_1", "pass_at_4", "majority")]
     folder = run_inline(copied, *small, *short)
     sweep, metrics = open_sweep(folder), MEASURED.get(file.stem, {"accuracy"})
     judged = sweep.curves[sweep.curves["metric"].isin(metrics)]
     assert set(judged["metric"]) == metrics and judged["value"].between(0, 1).all()
     if file.stem == "looped_stopping":
         loops = sweep.curves[sweep.curves["metric"] == "loops"]
-        assert len(loops) == len(judged) and loops["value"].between(1, 40).all()
+        assert len(loops) == len(judged) and loops["value"].between(1, 12).all()
         assert "loops" in summarize(SweepState.load(folder)).headline
     assert set(sweep.configurations["seeds_failed"]) <= {0}

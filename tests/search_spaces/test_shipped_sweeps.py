@@ -31,7 +31,7 @@ def test_there_are_sweeps() -> None:
 def test_a_shipped_sweep_is_good(file: Path, own_code_forgotten: None) -> None:
     spec = load_sweep(file)
     import_spec_modules(spec)
-    configurations = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 50)])
+    configurations = make_configurations(spec, [(draw.number, draw.values) for draw in draw_sample(spec, 20)])
     member = configurations[0].build_member(spec.seeds[0])
     judged = get_trainer(spec.sections).list_measurements(member).metrics[spec.objective.metric]
     beyond = set(judged.lengths) - set(judged.trained_lengths) if judged.trained_lengths else set()

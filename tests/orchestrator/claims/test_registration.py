@@ -40,7 +40,7 @@ objective: {metric: total_variation, average: raw, lengths: [4], direction: mini
 resources: {scheduler: inline, checkpoint_seconds: null}
 tracking: {enabled: false}
 """
-pytestmark = pytest.mark.usefixtures("blank_figures")
+pytestmark = pytest.mark.usefixtures("blank_figures", "no_reports")
 ARMS = {"post": {"where": {"model.norm": "post"}}, "none": {"where": {"model.norm": "none"}}}
 ASKED = claim(sweep="tiny", arms=ARMS, compare=["post", "none"])
 
@@ -114,10 +114,9 @@ def test_a_sweep_without_claims_has_none_registered(tiny: Path, run_inline: Call
 
 
 def test_a_claims_file_that_cannot_be_used_is_refused_by_every_verb(tiny: Path, lengthwise: CommandLine) -> None:
-    for command in ("validate", "plan"):
-        lengthwise.refuses(command, tiny, "--set", "claims=nothere.yaml", message="nothere.yaml: there is no such file")
-    wrong = ("--set", "claims=nothere.yaml", "--set", "model.widht=3")
-    lengthwise.refuses("validate", tiny, *wrong, message="model.widht: unknown key")
+    missing = ("--set", "claims=nothere.yaml")
+    lengthwise.refuses("validate", tiny, *missing, message="nothere.yaml: there is no such file")
+    lengthwise.refuses("validate", tiny, *missing, "--set", "model.widht=3", message="model.widht: unknown key")
     write_claims(tiny.with_name("claims.yaml"), [claim(id="elsewhere")])
     for command in ("validate", "plan"):
         lengthwise.refuses(command, tiny, message="is about sweep tiny")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import CommandLine
+from tests.no_reports import leave_out_reports
 
 SWEEP = """name: sets
 study: tests
@@ -44,12 +45,13 @@ def _finished() -> dict[tuple[str, ...], Path]:
 def ran(
     study: Path, run_inline: Callable[..., Path], _finished: dict[tuple[str, ...], Path], tmp_path: Path
 ) -> Callable[..., Path]:
-    """ran("key=value", ...) runs it once, figures left blank, and returns a copy; with a name it runs it anew."""
+    """ran("key=value", ...) runs it once, without a report, and returns a copy; with a name it runs it anew."""
 
     def run(*overrides: str, name: str | None = None) -> Path:
         if name is None and overrides in _finished:
             return Path(shutil.copytree(_finished[overrides], tmp_path / "sets"))
-        folder = run_inline(study, *overrides, name=name)
+        with leave_out_reports():
+            folder = run_inline(study, *overrides, name=name)
         if name is None:
             _finished[overrides] = Path(shutil.copytree(folder, tmp_path / "finished" / "sets"))
         return folder
