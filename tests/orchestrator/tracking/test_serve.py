@@ -43,7 +43,7 @@ def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path
         try:
             deadline = time.monotonic() + 300
             while not (servers := psutil.Process(process.pid).children()) and time.monotonic() < deadline:
-                time.sleep(0.01)
+                time.sleep(0.05)
             time.sleep(delay)
             begun = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
             for name in signals:
