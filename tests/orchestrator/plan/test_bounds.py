@@ -166,13 +166,13 @@ def built(where: FieldAtKey, value: Any) -> bool:
     return True
 
 
-@settings(max_examples=300, derandomize=True)
+@settings(max_examples=120, derandomize=True)
 @given(domains(), fields())
 def test_the_verdict_is_that_of_drawing_everything(domain: Domain, where: FieldAtKey) -> None:
     assert (not list(find_domain_problems(domain, where))) == all(built(where, value) for value in everything(domain))
 
 
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(domains(), fields())
 def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where: FieldAtKey) -> None:
     for problem in find_domain_problems(domain, where):
@@ -183,7 +183,7 @@ def test_a_nearest_number_fits_and_the_given_one_does_not(domain: Domain, where:
             assert not built(where, problem.given)
 
 
-@settings(max_examples=100, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(domains())
 def test_the_value_range_of_a_domain_holds_everything_drawn(domain: Domain) -> None:
     if not isinstance(domain, (Choice, Grid)):

@@ -43,7 +43,7 @@ def of_size(sampler: str, norms: int, widths: int, configurations: int) -> Sweep
 sizes = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4)), min_size=1, max_size=3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(sampler=st.sampled_from(["random", "qmc"]), steps=sizes, drawn=st.integers(0, 30))
 def test_old_configurations_stay_and_all_of_the_larger_sweep_are_there(sampler, steps, drawn):
     """Sweeps are extended step by step; the first is interrupted when so many are drawn."""

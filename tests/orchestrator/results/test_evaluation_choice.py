@@ -94,7 +94,7 @@ objectives = st.builds(
 )
 
 
-@settings(max_examples=20, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 @given(curves(), objectives)
 def test_the_step_is_that_of_a_loop_over_the_evaluations(frame, objective):
     expected = loop(frame, objective)
@@ -106,7 +106,7 @@ def test_the_step_is_that_of_a_loop_over_the_evaluations(frame, objective):
     )
 
 
-@settings(max_examples=16, derandomize=True)
+@settings(max_examples=8, derandomize=True)
 @given(curves(), objectives, st.randoms(use_true_random=False))
 def test_no_other_length_metric_or_average_has_a_say(frame, objective, chance):
     """Values anywhere but at the selection lengths of the judged metric and average are shuffled."""
@@ -122,7 +122,7 @@ def test_no_other_length_metric_or_average_has_a_say(frame, objective, chance):
     )
 
 
-@settings(max_examples=12, derandomize=True)
+@settings(max_examples=8, derandomize=True)
 @given(curves(), objectives)
 def test_every_metric_average_and_length_of_a_member_is_taken_at_its_one_step(frame, objective):
     chosen = choose_evaluations(frame, objective)

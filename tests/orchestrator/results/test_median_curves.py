@@ -24,7 +24,7 @@ def curves_of(values):
     return pd.DataFrame(rows, columns=columns).astype({"value": np.float32})
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.dictionaries(
         st.tuples(
