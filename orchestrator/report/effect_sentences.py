@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.report.tables.effect_table import EffectLine, list_effect_lines
-from orchestrator.results.analysis import compute_score_effects, explain_missing_effects, shows_effects
+from orchestrator.results.analysis import Effect, compute_score_effects, explain_missing_effects, shows_effects
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.effects.rank_effects import MIDDLE_LEVEL, is_numeric
 from orchestrator.statistics.intervals import LEVEL
@@ -20,7 +20,7 @@ from orchestrator.text.wording import (
     shorten_keys,
 )
 
-MAX_SHOWN_EFFECTS = 3  # hyperparameters with a clear effect
+MAX_SHOWN_EFFECTS = 3  # hyperparameters with a clear effect, and clear values of each
 MIN_FOR_HALVES = 5  # distinct values; fewer are named one by one
 CONFOUNDED = "hyperparameters change together, so none can be judged alone"
 
@@ -29,10 +29,12 @@ CONFOUNDED = "hyperparameters change together, so none can be judged alone"
 class ClearEffect:
     """An effect whose interval excludes 0: `text` as "higher dropout is worse", `size` with the interval.
 
-    `medians` are the median scores of two groups of configurations, and `groups` says which: "under 0.3", "over". Empty
-    for a key whose values are no numbers, or too few.
+    `subject` is the hyperparameter, with the value of a grid that is compared: "dropout" or "lr 0.01". `medians` are the
+    median scores of two groups of configurations, and `groups` says which: "under 0.3", "over". Empty for a key whose
+    values are no numbers, or too few.
     """
 
+    subject: str
     text: str
     size: str
     medians: tuple[float, ...] = ()
@@ -72,43 +74,61 @@ def describe_effects(summary: Summary, *, with_values: bool = True) -> str:
             why = "; ".join(f"{join_first_few(keys)}: {reason}" for reason, keys in names_by_reason.items())
         return f"It is unknown which hyperparameters mattered: {why}."
 
-    # If several values of a key differ clearly from the first, the best one represents the key.
+    # Every value of a grid that differs clearly from the first is an effect, the best value first; a category has one.
     sign = -1.0 if summary.objective.direction == "minimize" else 1.0
-    clear = dict[str, ClearEffect]()
-    gains = {id(line): sign * line.difference.median if line.difference else 0.0 for line in lines}
-    for line in sorted(lines, key=lambda line: -gains[id(line)] if math.isfinite(gains[id(line)]) else 0.0):
-        if effect := _describe_clear(summary, line, names[line.effect.key]):
-            clear.setdefault(names[line.effect.key], effect)
+    effects = {name: list[ClearEffect]() for name in names.values()}
+    undecided = {name: list[str]() for name in names.values()}
+    for line in sorted(lines, key=lambda line: -sign * line.difference.median if line.difference else 0.0):
+        name = names[line.effect.key]
+        if effect := _describe_clear(summary, line, name):
+            if line.difference or not effects[name]:
+                effects[name].append(effect)
+        elif line.difference:
+            undecided[name].append(_format_value(line.effect, line.value))
 
     # A trend over the values of a grid counts if none of them differs clearly from the first.
     for line in lines:
-        if line.difference and (effect := _describe_trend(summary, line, names[line.effect.key])):
-            clear.setdefault(names[line.effect.key], effect)
+        name = names[line.effect.key]
+        if line.difference and not effects[name] and (effect := _describe_trend(summary, line, name)):
+            effects[name].append(effect)
+            undecided[name].clear()
 
     # Clear effects come first, in the order of the space; those that the medians do not show come last.
-    rest = [name for name in names.values() if name not in clear]
+    clear = [effect for name in effects for effect in effects[name]]
     if not clear:
-        unclear = f"every 95 % interval of a trend or a difference contains 0 ({join_first_few(rest)})"
+        unclear = f"every 95 % interval of a trend or a difference contains 0 ({join_first_few([*effects])})"
         return f"No hyperparameter has a clear effect on the score: {unclear}{_describe_strongest(lines, names)}."
-    ordered = {name: clear[name] for name in names.values() if name in clear}
-    small = {name: effect.medians for name, effect in ordered.items() if _look_equal(summary, effect.medians)}
-    small_text = join_first_few([f"{name} (medians differ by {abs(b - a):.1g})" for name, (a, b) in small.items()])
+    small = [effect for effect in clear if _look_equal(summary, effect.medians)]
+    small_text = join_first_few(
+        [f"{effect.subject} (medians differ by {abs(effect.medians[1] - effect.medians[0]):.1g})" for effect in small]
+    )
+    rest = [
+        f"{name} {join_first_few(undecided[name])}" if effects[name] else name
+        for name in effects
+        if undecided[name] or not effects[name]
+    ]
     inconclusive = f"; inconclusive: {join_first_few(rest)}" if rest else ""
     if len(small) == len(clear):
         return f"No effect on the score shows at three digits: {small_text}{inconclusive}."
 
     # A screen has the median scores of a single effect only.
     with_sizes = with_values or len(clear) - len(small) == 1
-    shown = join_first_few(
+    texts = [
         [
             f"{effect.text} ({_describe_medians(summary, effect) if with_sizes else ''}{effect.size})"
-            for name, effect in ordered.items()
-            if name not in small
-        ],
-        MAX_SHOWN_EFFECTS,
-    )
+            for effect in effects[name]
+            if effect not in small
+        ]
+        for name in effects
+    ]
+    shown = join_first_few([join_first_few(group, MAX_SHOWN_EFFECTS) for group in texts if group], MAX_SHOWN_EFFECTS)
     too_small = f"; too small to show at three digits: {small_text}" if small else ""
     return f"What mattered at {format_lengths(lines[0].outcome.lengths)}: {shown}{inconclusive}{too_small}."
+
+
+def _format_value(effect: Effect, label: str) -> str:
+    """Return the label of a value as text, numbers in few digits."""
+    return compact_value(float(label)) if effect.kind == "numeric" else label
 
 
 def _describe_clear(summary: Summary, line: EffectLine, name: str) -> ClearEffect | None:
@@ -120,17 +140,19 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> ClearEffec
     if pair := line.difference:
         if not _excludes_zero(pair.low, pair.high):
             return None
-        labels = (pair.value, pair.against)
-        first, second = (effect.medians.get(value, math.nan) for value in labels)
-        value, against = (compact_value(float(label)) if effect.kind == "numeric" else label for label in labels)
-        text = f"{name} {value} is {rises if pair.median > 0 else falls} than {against}"
+        first, second = (effect.medians.get(label, math.nan) for label in (pair.value, pair.against))
+        value, against = _format_value(effect, pair.value), _format_value(effect, pair.against)
+        subject = f"{name} {value}"
+        text = f"{subject} is {rises if pair.median > 0 else falls} than {against}"
 
         # An infinite difference has no size; it says that seeds of one value have no score.
         if math.isinf(pair.median):
             without_score = "failed" if summary.infinity_text == "inf" else "never reached the metric"
             infinite_value = value if math.isinf(first) else against
-            return ClearEffect(text=text, size=f"at least half of the seeds with {infinite_value} {without_score}")
+            size = f"at least half of the seeds with {infinite_value} {without_score}"
+            return ClearEffect(subject=subject, text=text, size=size)
         return ClearEffect(
+            subject=subject,
             text=text,
             size=_describe_size("difference", pair.median, pair.low, pair.high),
             medians=() if math.isnan(first) or math.isnan(second) else (first, second),
@@ -140,6 +162,7 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> ClearEffec
         if not _excludes_zero(slope.low, slope.high):
             return None
         return ClearEffect(
+            subject=name,
             text=f"{name} {line.value} is {rises if slope.coefficient > 0 else falls}",
             size=_describe_size("standardized slope", slope.coefficient, slope.low, slope.high),
         )
@@ -155,6 +178,7 @@ def _describe_trend(summary: Summary, line: EffectLine, name: str) -> ClearEffec
     # A trend comes before a best value in the middle, because a trend says where to go on.
     if _excludes_zero(effect.low, effect.high):
         return ClearEffect(
+            subject=name,
             text=f"higher {name} is {rises if effect.correlation > 0 else falls}",
             size=_describe_size("rank correlation", effect.correlation, effect.low, effect.high),
             **_compare_groups(summary, effect.key, _split_at_middle),
@@ -162,6 +186,7 @@ def _describe_trend(summary: Summary, line: EffectLine, name: str) -> ClearEffec
     middle = effect.middle
     if _excludes_zero(middle.low, middle.high):
         return ClearEffect(
+            subject=name,
             text=f"{name} is {'best' if (middle.value > 0) == (rises == 'worse') else 'worst'} in the middle",
             size=_describe_size(
                 "rank correlation with the distance from it", middle.value, middle.low, middle.high, MIDDLE_LEVEL

@@ -190,6 +190,7 @@ def _list_effects(summary: Summary) -> Iterator[dict[str, Any]]:
                 "n": effect.count,
                 "unit": effect.unit,
                 "correlation": _encode_ends(effect.correlation, effect.low, effect.high),
+                "contradicted": effect.contradicts_trend,
                 "middle": _encode_ends(effect.middle.value, effect.middle.low, effect.middle.high),
                 "differences": [
                     {

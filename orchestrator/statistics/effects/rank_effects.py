@@ -70,6 +70,12 @@ class KeyEffect:
     reason: str | None = None
 
     @property
+    def contradicts_trend(self) -> bool:
+        """Whether a difference has the opposite sign of the correlation, and an interval without 0."""
+        rises, falls = (any(pair.low > 0 for pair in self.differences), any(pair.high < 0 for pair in self.differences))
+        return (self.correlation > 0 and falls) or (self.correlation < 0 and rises)
+
+    @property
     def count(self) -> str:
         """The number of units as text, with the number of values if units share them: "8, 2 values"."""
         if self.distinct >= self.n or self.differences:

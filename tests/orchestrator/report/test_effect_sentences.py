@@ -1,6 +1,7 @@
 """The sentence on hyperparameters that mattered."""
 
 import math
+import re
 import statistics
 from dataclasses import replace
 
@@ -89,6 +90,24 @@ def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
     effect = compute_score_effects(result)[0]
     best, first = (f"{effect.medians[value]:.3f} with {value}" for value in ("0.01", "0.001"))
     assert f"lr 0.01 is better than 0.001 (median {best}, {first}; difference -0.3" in describe_effects(result)
+
+
+def test_every_value_of_a_grid_with_a_clear_difference_is_named(tmp_path, synthetic_sweep):
+    """Of the five rates after the first, two are better, two worse, and one is better in every second seed only."""
+
+    def by_rate(number, seed, average, metric, lengths, step):
+        shift = (0.0, 0.1, 0.3, 0.01 * (-1) ** seed, -0.1, -0.2)[number]
+        return 0.6 - shift + 0.001 * lengths + 0.001 * (seed * (number + 3) % 5)
+
+    rates = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3]
+    for count in (5, 6):
+        spec = {"search.sampler": "grid", "space": {"training.learning_rate": {"grid": rates[:count]}}}
+        values = [{"training.learning_rate": rate} for rate in rates[:count]]
+        result = summarize(synthetic_sweep(tmp_path / str(count), values, 8, by_rate, spec=spec))
+        clear, _, rest = describe_effects(result).partition("; inconclusive: ")
+        named = re.findall(r"lr ([\d.]+) is (better|worse) than 0.001", clear)
+        worse = [("0.1", "worse"), ("0.3", "worse")][: count - 4]
+        assert named == [("0.01", "better"), ("0.003", "better"), *worse] and rest == "lr 0.03."
 
 
 def test_a_value_whose_seeds_failed_has_no_size_and_a_trend_of_a_grid_is_an_effect(tmp_path, synthetic_sweep):

@@ -263,6 +263,25 @@ def test_a_best_value_in_the_middle_has_a_row(tab, tmp_path, synthetic_sweep):
     assert not any("middle" in row for row in rows["trend"]) and len(rows["trend"]) == 1
 
 
+@pytest.mark.parametrize("second", [0.3, 0.55])
+def test_differences_come_before_a_rank_correlation_that_they_contradict(tab, tmp_path, synthetic_sweep, second):
+    """Higher rates have higher scores, except the second if its score is 0.3."""
+    rates = [0.001, 0.003, 0.01, 0.03, 0.1]
+    values = [{"training.learning_rate": rate} for rate in rates]
+    spec = {"search.sampler": "grid", "space": {"training.learning_rate": {"grid": rates}}}
+
+    def by_rate(number, seed, average, metric, lengths, step):
+        return (0.5, second, 0.6, 0.7, 0.9)[number] + 0.001 * seed + 0.0 * lengths
+
+    tab.open(write_report(synthetic_sweep(tmp_path / "rates", values, 8, by_rate, spec=spec).folder)[0].as_uri())
+    rows = tab.read("[...document.querySelectorAll('#effects tbody tr')].map(e => e.cells[2].textContent)")
+    is_difference = [re.match(r"0\.\d+ - 0\.001: ", row) is not None for row in rows]
+    position = 4 if second == 0.3 else 0  # of the correlation
+    assert [row for row, is_one in enumerate(is_difference) if not is_one] == [position]
+    marks = "[...document.querySelectorAll('#effects tbody rect')].map(e => e.getAttribute('fill'))"
+    assert (tab.read(marks)[position] == "#fff") == (second == 0.3)
+
+
 def test_a_single_hyperparameter_has_points_alone(page, tab, tmp_path, synthetic_sweep):
     together = "document.querySelector('#together').hidden"
     heads = "[...document.querySelectorAll('#effects th')].map(e => e.textContent)"

@@ -60,11 +60,17 @@ function makeEffectTable(effects, namesLengths, isPhone) {
   };
   const slopeLimit = limitOf("slopes"), differenceLimit = limitOf("differences"), width = isPhone ? 100 : 130;
   const body = effects.flatMap(effect => {
-    const correlation = effect.correlation[0] === null ? [] : [{ends: effect.correlation, limit: 1}];
+    const trend = {ends: effect.correlation, limit: 1, mayFill: !effect.contradicted};
+    if (effect.contradicted) trend.value = "not monotonic";
+    const correlation = effect.correlation[0] === null ? [] : [trend];
     const [, low, high] = effect.middle;  // shown only if it is an effect, because most keys have a trend or nothing
     const middle = low > 0 || (low !== null && high < 0)
       ? [{ends: effect.middle, limit: 1, value: "with the distance from the middle value (99 %)"}] : [];
-    const marginal = [...correlation, ...middle, ...effect.differences.map(line => ({...line, limit: differenceLimit}))];
+    const differences = effect.differences.map(line => ({...line, limit: differenceLimit}));
+
+    // A correlation whose direction a difference contradicts comes last, and is not filled.
+    const marginal = effect.contradicted
+      ? [...differences, ...middle, ...correlation] : [...correlation, ...middle, ...differences];
     const instead = effect.p === null ? effect.reason : `${effect.test}: p = ${effect.p.toPrecision(3)}`;
     return d3.range(Math.max(1, marginal.length, effect.slopes.length)).map(n => {
       const onFirst = text => n ? "" : text;
@@ -82,13 +88,13 @@ function makeEffectTable(effects, namesLengths, isPhone) {
   return makeTable(head, body);
 }
 
-// Return a cell with a difference or slope, its interval and their picture; empty without a value.
+// Return a cell with a correlation, difference or slope, its interval and their picture; empty without a value.
 function makeEffect(line, limit, mayFill, width) {
   const cell = make("div", undefined, {class: "effect"});
   if (!line || line.ends[0] === null) return cell;
   const [value, low, high] = line.ends;
   const text = make("span", `${line.value ? `${line.value}: ` : ""}${formatSigned(value)}`);
   if (low !== null) text.append(make("span", ` [${formatSigned(low)}, ${formatSigned(high)}]`, {class: "ends"}));
-  cell.append(text, drawInterval(value, low, high, limit, {mayFill, width}));
+  cell.append(text, drawInterval(value, low, high, limit, {mayFill: mayFill && line.mayFill !== false, width}));
   return cell;
 }
