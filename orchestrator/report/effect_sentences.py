@@ -29,9 +29,9 @@ CONFOUNDED = "hyperparameters change together, so none can be judged alone"
 class ClearEffect:
     """An effect whose interval excludes 0: `text` as "higher dropout is worse", `size` with the interval.
 
-    `subject` is the hyperparameter, with the value of a grid that is compared: "dropout" or "lr 0.01". `medians` are the
-    median scores of two groups of configurations, and `groups` says which: "under 0.3", "over". Empty for a key whose
-    values are no numbers, or too few.
+    `subject` is the hyperparameter, with the value of a grid that is compared: "dropout" or "lr 0.01". `medians` are
+    the median scores of two groups of configurations, and `groups` says which: "under 0.3", "over". Empty for a key
+    whose values are no numbers, or too few.
     """
 
     subject: str
