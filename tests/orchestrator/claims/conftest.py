@@ -104,7 +104,7 @@ space:
   training.learning_rate: {grid: [0.001, 0.003]}
 search: {sampler: grid}
 seeds: 9
-evaluation: {every: 50, lengths: all}
+evaluation: {every: 100, lengths: all}
 objective: {metric: total_variation, average: raw, lengths: [5, 6], direction: minimize}
 """
 STEPS = """\

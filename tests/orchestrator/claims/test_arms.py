@@ -161,7 +161,9 @@ def test_the_best_evaluation_of_a_seed_is_chosen_at_the_selection_lengths(
             return 0.1 if early else 0.4
         return 0.2 if early else 0.9
 
-    assert values_of(judge_claims(value, claim(evaluation=evaluation))["pre_norm"], "pre") == [expected] * 9
+    assert (
+        values_of(judge_claims(value, claim(evaluation=evaluation), evaluations=2)["pre_norm"], "pre") == [expected] * 9
+    )
 
 
 def test_minus_is_taken_length_by_length_and_over_of_what_lengths_came_to(judge_claims: Judge) -> None:
