@@ -115,7 +115,7 @@ def test_rank_sums_of_more_seeds_than_are_counted_are_close_to_the_count(monkeyp
 @pytest.mark.parametrize("n", [5, 6, 8])
 def test_no_more_than_five_of_a_hundred_are_rejected_where_nothing_differs(n: int) -> None:
     """Seeds of one fate in both configurations, whose noise is heavy-tailed, or whose data are all that is shared."""
-    rng, count = np.random.default_rng(n), 1000
+    rng, count = np.random.default_rng(n), 400
     fate = rng.random((count, n)) < 0.3
     noise = rng.standard_t(2, size=(2, count, n))
     same = 0.5 * fate + 0.02 * noise
