@@ -53,9 +53,9 @@ class PackEnvironments:
     """All groups of packs of a sweep, the largest first, and its code records by name, the latest last.
 
     `noun` is the word for a pack. `began_with_other_code` counts the seeds whose first run had other code than the
-    newest run; the first report of a step counts, so a seed that was retried from step 0 is one of them. Of these,
-    `ended_with_newest_code` counts those that also ran with the newest code. `seed_count` counts all seeds of packs
-    that ran.
+    newest run. Of these, `ended_with_newest_code` counts those that also ran with the newest code. Not among them,
+    `trained_again` counts the seeds that ran with other code first, and then from step 0 with the newest. `seed_count`
+    counts all seeds of packs that ran.
     """
 
     noun: str = "pack"
@@ -63,6 +63,7 @@ class PackEnvironments:
     codes: Mapping[str, Mapping[str, Any]]
     began_with_other_code: int = 0
     ended_with_newest_code: int = 0
+    trained_again: int = 0
     seed_count: int = 0
 
     @classmethod
@@ -70,13 +71,13 @@ class PackEnvironments:
         """Group the packs of a sweep; no groups if its ledger records no environments."""
         # A pack resumed elsewhere ran in several environments, and is in the group of each.
         ids_by_group: dict[Run, list[str]] = {}
-        seeds_by_runs: Counter[tuple[Run, ...]] = Counter()
+        seeds_by_runs: Counter[tuple[tuple[Run, ...], tuple[Run, ...]]] = Counter()  # by lasting runs and all runs
         for pack in state.packs.values():
             runs = list_lasting_runs(state, pack)
             for run in runs:
                 ids_by_group.setdefault(run, []).append(pack.pack_id)
             if runs:
-                seeds_by_runs[tuple(runs)] += len(pack.members)
+                seeds_by_runs[tuple(runs), tuple(pack.ran_under)] += len(pack.members)
 
         # The largest group comes first, because the others are compared with it.
         groups = [
@@ -95,14 +96,20 @@ class PackEnvironments:
         order = list(codes)
         newest = max(ids_by_group, key=lambda run: order.index(run[0]) if run[0] else -1, default=None)
         newest_code = read_code(newest) if newest else {}
-        began = {runs: count for runs, count in seeds_by_runs.items() if read_code(runs[0]) != newest_code}
-        ended = [count for runs, count in began.items() if newest_code in map(read_code, runs)]
+        began = ended = trained_again = 0
+        for (lasting, all_runs), count in seeds_by_runs.items():
+            if read_code(lasting[0]) != newest_code:
+                began += count
+                ended += count if newest_code in map(read_code, lasting) else 0
+            elif any(read_code(run) != newest_code for run in set(all_runs).difference(lasting)):
+                trained_again += count
         return cls(
             noun=name_recorded_pack(state),
             groups=tuple(groups),
             codes=codes,
-            began_with_other_code=sum(began.values()),
-            ended_with_newest_code=sum(ended),
+            began_with_other_code=began,
+            ended_with_newest_code=ended,
+            trained_again=trained_again,
             seed_count=seeds_by_runs.total(),
         )
 
@@ -133,6 +140,8 @@ class PackEnvironments:
         count = f"{with_earlier_alone} of {format_count(self.seed_count, 'seed')} ran with earlier code alone"
         if self.ended_with_newest_code:
             count += f", {self.ended_with_newest_code} began with it and ended with the newest"
+        if self.trained_again:
+            count += f", {self.trained_again} were trained again from the start with the newest"
         changed = f"{self.noun}s were trained with different code ({join_first_few(changed_parts)})"
         return [f"{changed}: {count}; the Provenance of report.html names them"]
 
@@ -153,15 +162,17 @@ class PackEnvironments:
 def list_lasting_runs(state: SweepState, pack: PackState) -> list[Run]:
     """Return code and environment of each run of a pack that left a report or a checkpoint.
 
-    Returns all runs of a pack without reports, because its failures count.
+    Leaves out runs before one that started from step 0 and reported: the ledger has their reports, but the results at
+    the end are not theirs. Returns all runs of a pack without reports, because its failures count.
     """
     # A checkpoint without a report is not in the ledger, but its file may be older than the last of these runs.
-    lasting = [run for run in pack.ran_under if run not in pack.unreported]
-    if len(lasting) == len(pack.ran_under) or not lasting:
-        return pack.ran_under
+    runs = [run for run in pack.ran_under if run not in pack.superseded]
+    lasting = [run for run in runs if run not in pack.unreported]
+    if len(lasting) == len(runs) or not lasting:
+        return runs
     files = [path for path in get_checkpoint_folder(state.folder, pack.pack_id).rglob("*") if path.is_file()]
     oldest = min((path.stat().st_mtime for path in files), default=math.inf)
-    return [run for run in pack.ran_under if run in lasting or oldest <= pack.unreported[run]]
+    return [run for run in runs if run in lasting or oldest <= pack.unreported[run]]
 
 
 def name_recorded_pack(state: SweepState) -> str:

@@ -20,7 +20,8 @@ RECORD_KINDS: Mapping[str, tuple[str, ...]] = {
     "pack": ("pack_id", "structural_key", "members", "steps"),
     "recut": ("pack_ids", "packs", "workers"),
     # Reports of a pack. `loss` and `failed_at` (-1: never) have an item for each member, in the order of the pack.
-    # Curves are `curves` in the record or a `file` with its `sha256`.
+    # Curves are `curves` in the record or a `file` with its `sha256`. `from_start`, optional: the pack had
+    # run before, and had no checkpoint to resume from.
     "evaluation": ("pack_id", "step", "final", "loss", "failed_at", "seconds", "form", "compiled"),
     "attempt": ("pack_id", "error"),
     "pack_end": ("pack_id", "status", "error", "seconds"),

@@ -112,6 +112,8 @@ class PackState:
     ran_under: list[tuple[str | None, str]] = field(default_factory=list)  # code record or None, environment digest
     # Of `ran_under`, the runs that died before any report, with the time of the last such death.
     unreported: dict[tuple[str | None, str], float] = field(default_factory=dict)
+    # Of `ran_under`, the runs of which nothing was used by a later run, which started from step 0 and reported.
+    superseded: set[tuple[str | None, str]] = field(default_factory=set)
     pruned_at: dict[str, int] = field(default_factory=dict)  # the step at which its members were pruned, by config_id
     replaced_pack_ids: list[str] = field(default_factory=list)  # newest first
 

@@ -117,6 +117,7 @@ def prepare_replacement(
     if earlier and out_of_memory_pack is not None:
         pack.replaced_pack_ids = list(earlier)
         pack.ran_under = list(out_of_memory_pack.ran_under)
+        pack.superseded = set(out_of_memory_pack.superseded)
 
 
 def sum_seconds(packs: Mapping[str, PackState], repackings: Sequence[Repacking]) -> float:

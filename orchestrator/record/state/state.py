@@ -203,6 +203,10 @@ class SweepState:
             pack.ran_under += [code_and_environment] if is_new else []
             if record.kind == "evaluation":
                 pack.unreported.pop(code_and_environment, None)
+                # Not recorded by earlier versions: then the run may have resumed the work of earlier runs.
+                if record.fields.get("from_start"):
+                    pack.superseded = {run for run in pack.ran_under if run != code_and_environment}
+                pack.superseded.discard(code_and_environment)
             elif not pack.evaluations and (is_new or code_and_environment in pack.unreported):
                 pack.unreported[code_and_environment] = record.time
 

@@ -19,6 +19,7 @@ from orchestrator.record.files import curves as curve_store
 from orchestrator.record.files import weights
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
+from orchestrator.record.state.lineage import has_checkpoint
 from orchestrator.record.state.repackings import describe_repacking
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmation import read_search_labels
@@ -46,7 +47,7 @@ from orchestrator.running.driving.racing import (
     make_race_fields,
     make_rung_fields,
 )
-from orchestrator.running.driving.repacking import make_repacking_fields, make_shortage_fields, may_resume
+from orchestrator.running.driving.repacking import make_repacking_fields, make_shortage_fields
 from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.running.driving.running_scores import RecordedScores
 from orchestrator.running.driving.sampler import ConfigurationSampler, find_missing_members
@@ -89,6 +90,7 @@ class SweepDriver:
         self.state = state
         self.running: dict[str, RunningPack] = {}
         self._environments = ReportedEnvironments()
+        self._started_over = set[str]()  # the pack_ids of packs that ran before, and were handed out without checkpoint
         self._shown_errors = dict[str, str]()  # each error that was shown, with its first pack
         self._shown_notices = set[str]()
         self._packer = packer
@@ -162,6 +164,11 @@ class SweepDriver:
         pack, previous = self.state.packs[pack_id], self.running.get(pack_id)
         self.running[pack_id] = RunningPack(step=pack.step, seconds=previous.seconds if previous else pack.seconds)
 
+        # Only now is it known whether the pack resumes: it may write its first checkpoint before its next report.
+        self._started_over.discard(pack_id)
+        if pack.ran_under and not self._may_have_checkpoints(pack_id):
+            self._started_over.add(pack_id)
+
     def on_environment(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Keep the environment of the pack for its records; warn if the worker runs different code."""
         if (warning := self._environments.store_and_compare(pack_id, environment)) is not None:
@@ -178,6 +185,7 @@ class SweepDriver:
             curves = curve_store.store_curves(self.state, pack, decoded)
             fields = make_evaluation_fields(pack_id, decoded, curves)
             fields |= self._environments.make_fields(pack_id, self.state.environments)
+            fields |= {"from_start": True} if pack_id in self._started_over else {}
             fields |= {"weights": weights.make_weights_fields(decoded.weights)} if decoded.weights else {}
             earlier_failures = [member.failed_at for member in pack.member_states]
             self.record_all("evaluation", [fields])
@@ -271,10 +279,11 @@ class SweepDriver:
 
     def _may_have_checkpoints(self, pack_id: str) -> bool:
         """Return whether a pack may have a checkpoint; the folder that every program gets may be empty."""
-        pack, folder = self.state.packs[pack_id], self.state.folder
-        if self.spec.program and find_address(folder) is None:
-            return any(get_checkpoint_folder(folder, pack_id).glob("*"))
-        return may_resume(self.state, pack) or find_address(folder) is not None
+        if find_address(self.state.folder) is not None:
+            return True
+        if self.spec.program:
+            return any(get_checkpoint_folder(self.state.folder, pack_id).glob("*"))
+        return has_checkpoint(self.state, self.state.packs[pack_id])
 
     # Called by the sweep ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import pytest
 
 import lengthwise as package
 from orchestrator.export.best import make_best_file
+from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import describe_selection
 from orchestrator.report.sentences import describe_best
@@ -260,9 +261,15 @@ def test_code_is_said_to_differ_only_if_something_of_the_old_code_is_left(
     assert {" then " in text for code in read_pack_code(state).values() for text in code.values()} >= {bool(others)}
 
 
-@pytest.mark.parametrize("saved", ["pass", "continue"], ids=["from a saved state", "from the start"])
-def test_seeds_that_newer_code_ended_are_counted_apart(saved: str, study: Study, own_code_forgotten) -> None:
-    """The first report of a retried seed stays that of the earlier code, also if nothing was saved after it."""
+@pytest.mark.parametrize(
+    ("saved", "counts"),
+    [("pass", (3, 1, 0, 3)), ("continue", (2, 0, 1, 3))],
+    ids=["from a saved state", "from the start"],
+)
+def test_seeds_that_newer_code_ended_are_counted_apart(
+    saved: str, counts: tuple[int, ...], study: Study, own_code_forgotten
+) -> None:
+    """A seed that nothing was saved of counts with the newest code alone, though its first report stays the earlier."""
     study.write(script(step="step == 15 and given['seed'] == '1' and 1 / 0", reported=saved), seeds=3)
     state = study.run()
     first_reports = {pack_id: pack.evaluations[10] for pack_id, pack in state.packs.items()}
@@ -271,10 +278,18 @@ def test_seeds_that_newer_code_ended_are_counted_apart(saved: str, study: Study,
     assert starts(state)[-1] == (10 if saved == "pass" else 0) and not state.failed_packs
     assert {pack_id: pack.evaluations[10] for pack_id, pack in state.packs.items()} == first_reports
     environments = PackEnvironments.from_state(state)
-    counts = environments.began_with_other_code, environments.ended_with_newest_code, environments.seed_count
-    assert counts == (3, 1, 3)
+    began, ended = environments.began_with_other_code, environments.ended_with_newest_code
+    assert (began, ended, environments.trained_again, environments.seed_count) == counts
+    assert sorted(len(group.packs) for group in environments.groups) == ([1, 3] if saved == "pass" else [1, 2])
     (sentence,) = environments.code_sentences
-    assert re.findall(r"\d+", sentence) == ["2", "3", "1"]  # with earlier code alone, all, with both
+    assert re.findall(r"\d+", sentence) == ["2", "3", "1"]  # with earlier code alone, all, with both or again
+
+    # Earlier versions did not record that it started from step 0.
+    records = read_records(state.folder)
+    for record in records:
+        record.fields.pop("from_start", None)
+    earlier = PackEnvironments.from_state(SweepState.replay(state.folder, records))
+    assert (earlier.began_with_other_code, earlier.ended_with_newest_code, earlier.trained_again) == (3, 1, 0)
 
 
 CRASHES = "float(given['lr']) == 0.5 and step == 15 and 1 / 0"
