@@ -92,9 +92,9 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NPR
 
 # The slow tests that take longest, in turn such as wait for Ray and such as compute. They are started first, so that the
 # processes end together, and a file stays in one process, which starts its Ray or server once.
-LONGEST = $(addprefix tests/,$(addsuffix .py,orchestrator/program/test_ray_nodes sweeps/test_released_sweeps \
+LONGEST = $(addprefix tests/,$(addsuffix .py,orchestrator/running/test_ray_nodes sweeps/test_released_sweeps \
   cluster/test_jobs trainers/training/test_waits orchestrator/mirror/test_s3 search_spaces/test_program_examples \
-  orchestrator/running/test_elastic_ray orchestrator/tracking/test_server orchestrator/running/test_ray \
+  orchestrator/tracking/test_server orchestrator/running/test_ray \
   orchestrator/running/test_rungs orchestrator/importing/test_sources trainers/tensors/test_precision \
   orchestrator/running/test_ray_deaths orchestrator/cli/test_run trainers/training/test_compiling))
 

@@ -18,15 +18,19 @@ cluster = Cluster(initialize_head=True, head_node_args=head)
 print(cluster.address, flush=True)
 raylets = {}
 for line in sys.stdin:
-    word, number, *gpus = line.split()
+    word, number, *more = line.split()
     if word == "join":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-        more = {"num_cpus": int(number), "num_gpus": len(gpus)}
-        raylet = cluster.add_node(**more, **node).all_processes["raylet"][0].process
+        gpus = [each for each in more if "=" not in each]
+        variables = dict(each.split("=", 1) for each in more if "=" in each) | {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+        os.environ.update(variables)
+        size = {"num_cpus": int(number), "num_gpus": len(gpus)}
+        raylet = cluster.add_node(**size, **node).all_processes["raylet"][0].process
         raylets[raylet.pid] = raylet
+        for name in variables:
+            del os.environ[name]
     else:
         raylet = raylets.pop(int(number))
-        raylet.kill()
+        raylet.kill() if word == "kill" else raylet.terminate()
         raylet.wait()  # its workers take a zombie for a living raylet
     print(raylet.pid, flush=True)
 cluster.shutdown()
@@ -41,6 +45,7 @@ class RayCluster:
 
     def __init__(self, folder: Path, hold: Path, environment: dict[str, str], *gpus: str, cpus: int) -> None:
         hold.touch()
+        self.hold = hold
         (folder / "ray").mkdir()  # for the file with the address, which others would find and delete in /tmp/ray
         self.nodes, self._folder = list[psutil.Process](), folder  # the raylets of those that have joined
         self._process = subprocess.Popen(
@@ -53,13 +58,19 @@ class RayCluster:
         )
         self.address = self._read()
 
-    def join(self, cpus: int, *gpus: str) -> None:
-        """Let a node join, which believes that it has GPUs of these names."""
-        self.nodes.append(psutil.Process(self._ask("join", cpus, *gpus)))
+    def join(self, cpus: int, *gpus: str, **environment: object) -> None:
+        """Let a node join, which believes that it has GPUs of these names; its workers have these variables."""
+        variables = [f"{name}={value}" for name, value in environment.items()]  # without spaces
+        self.nodes.append(psutil.Process(self._ask("join", cpus, *gpus, *variables)))
 
     def kill(self, raylet: psutil.Process) -> None:
         """Kill a raylet that has joined; what it has started ends by itself, a little later."""
         self._ask("kill", raylet.pid)
+        self.nodes.remove(raylet)
+
+    def terminate(self, raylet: psutil.Process) -> None:
+        """Let a node leave: its raylet unregisters before it ends."""
+        self._ask("terminate", raylet.pid)
         self.nodes.remove(raylet)
 
     def strays(self) -> list[psutil.Process]:
