@@ -17,8 +17,8 @@ from tests.orchestrator.program.studies import Study, assert_equal_curves, proce
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper and /proc")
 
-KILLS = int(os.environ.get("KILLS", "4"))
-CHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)'], start_new_session=True)"
+KILLS = int(os.environ.get("KILLS", "3"))
+CHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'], start_new_session=True)"
 
 
 # Those that are killed at one moment.
@@ -70,11 +70,11 @@ def test_curves_equal_those_of_an_unbroken_sweep(study: Study, lengthwise: Comma
             for role in moments.choice(VICTIMS).split():
                 member[role].kill()
                 killed[role] = killed.get(role, 0) + 1
-            wait_until(lambda below=below: not any(process.is_running() for process in below), 5)
+            wait_until(lambda below=below: not any(process.is_running() for process in below))
         with contextlib.suppress(ProcessLookupError):
             os.kill(driver.pid, signal.SIGKILL)
         driver.wait()
-        wait_until(lambda: processes_of(folder) == [], 5)
+        wait_until(lambda: processes_of(folder) == [])
     state = study.resume(SweepState.load(folder))
     assert state.end_status == "complete", study.output
     assert processes_of(folder) == []

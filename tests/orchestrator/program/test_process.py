@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreap
 
 IGNORE = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
 READY = "open('ready-' + str(__import__('os').getpid()), 'w').close();"
-SLEEP = f"{READY} __import__('time').sleep(60)"
+SLEEP = f"{READY} __import__('time').sleep(600)"
 PROGRAMS = {  # the code and how many processes it has
     "plain": (SLEEP, 1),
     "ignores SIGTERM": (IGNORE + SLEEP, 1),
@@ -103,7 +103,7 @@ def test_killed_worker(code: str, processes: int, start_worker: StartWorker, tmp
     worker = start_worker(code, processes, grace=60)
     assert len(alive(tmp_path)) == processes + 2  # the supervisor and its parent
     worker.kill()
-    wait_until(lambda: not alive(tmp_path) and process.try_lock(tmp_path / "lock"), 5)
+    wait_until(lambda: not alive(tmp_path) and process.try_lock(tmp_path / "lock"), 30)
 
 
 @programs("supervisor", SIMPLEST_AND_HARDEST)
@@ -158,7 +158,7 @@ def test_killed_worker_and_supervisor(code: str, processes: int, start_worker: S
     worker = start_worker(code, processes)
     os.kill(supervisors(tmp_path)[1], signal.SIGKILL)
     worker.kill()
-    wait_until(lambda: not alive(tmp_path), 5)
+    wait_until(lambda: not alive(tmp_path), 30)
 
 
 @programs("all", SIMPLEST_AND_HARDEST)
@@ -169,7 +169,7 @@ def test_all_killed_but_the_program(code: str, processes: int, start_worker: Sta
     worker.kill()
     for supervisor in started:
         os.kill(supervisor, signal.SIGKILL)
-    wait_until(lambda: process.try_lock(tmp_path / "lock"), 5)
+    wait_until(lambda: process.try_lock(tmp_path / "lock"), 30)
     assert not alive(tmp_path)
 
 
@@ -179,7 +179,7 @@ def test_locked_until_last_process_ended(start_worker: StartWorker, tmp_path: Pa
     os.kill(main_process(tmp_path), signal.SIGTERM)  # its children ignore it
     wait_until(lambda: len(alive(tmp_path)) == 4)  # they, the supervisor and its parent
     assert process.try_lock(tmp_path / "lock") is None
-    wait_until(lambda: process.try_lock(tmp_path / "lock"), 5)
+    wait_until(lambda: process.try_lock(tmp_path / "lock"), 30)
     assert not alive(tmp_path)
 
 
