@@ -17,7 +17,7 @@ from orchestrator.record.ledger.folders import LEDGER_FILE
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report import write_report as report_module
-from tests.orchestrator.running.ledgers import curves, sets
+from tests.orchestrator.running.ledgers import keyed, sets
 
 SETTINGS = ("training.steps=40", "resources.keep_weights=true", "resources.pack=2", "model.width=48")
 
@@ -54,7 +54,7 @@ def words(*more: str) -> list[str]:
         ("inline", LEDGER_FILE, "null"),
     ],
 )
-def test_a_full_disk_costs_nothing(lengthwise, tiny, tmp_path, undisturbed, scheduler, full, steps) -> None:
+def test_a_full_disk_costs_nothing(lengthwise, tiny, tmp_path, undisturbed, scheduler, full, steps, no_reports) -> None:
     limit = max(path.stat().st_size for path in undisturbed.glob(full)) * 3 // 4
     more = (f"resources.scheduler={scheduler}", f"resources.checkpoint_steps={steps}")
     with files_no_larger_than(limit):
@@ -68,7 +68,7 @@ def test_a_full_disk_costs_nothing(lengthwise, tiny, tmp_path, undisturbed, sche
     assert not any(record.kind in ("attempt", "retry") for record in records)
     assert not any(pack.status == "failed" for pack in SweepState.load(folder).packs.values())
     lengthwise.succeeds("resume", folder)
-    assert curves(folder).equals(curves(undisturbed))
+    assert keyed(folder).equals(keyed(undisturbed))
     assert SweepState.load(folder).end_status == "complete"
 
 
@@ -82,7 +82,7 @@ def test_a_disk_that_is_full_when_all_is_trained(lengthwise, tiny, tmp_path, und
     assert ran.returncode == 130 and "for lack of space" in ran.stdout and "report.html" in ran.stdout
     resumed = lengthwise("resume", tmp_path / "tiny")
     assert resumed.returncode == 0 and (tmp_path / "tiny" / "report.html").exists()
-    assert curves(tmp_path / "tiny").equals(curves(undisturbed))
+    assert keyed(tmp_path / "tiny").equals(keyed(undisturbed))
 
 
 def test_what_is_a_lack_of_space() -> None:

@@ -129,7 +129,7 @@ def test_a_killed_sweep_is_continued_on_another_machine_and_the_first_is_refused
 
 
 @pytest.mark.slow
-def test_a_killed_driver_is_resumed_where_it_was_at_once(machines, long_sweep):
+def test_a_killed_driver_is_resumed_where_it_was_at_once(machines, long_sweep, no_reports):
     machine = next(machines)
     assert machine.process(*words(long_sweep, "again"), program=KILLED).returncode == -signal.SIGKILL
     resumed = machine("resume", "again", "--storage", STORAGE)
@@ -140,7 +140,7 @@ def test_a_killed_driver_is_resumed_where_it_was_at_once(machines, long_sweep):
 
 
 @pytest.mark.slow
-def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(machines, long_sweep, monkeypatch):
+def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(machines, long_sweep, monkeypatch, no_reports):
     first, second = itertools.islice(machines, 2)
     running = long_sweep.start(first, *words(long_sweep, "two"))
     wait_for(lambda: records(folder_of(first, "two"), "evaluation"), running)
@@ -162,7 +162,7 @@ def test_a_second_driver_is_refused_and_one_that_was_taken_over_stops(machines, 
 
 
 @pytest.mark.slow
-def test_training_continues_while_the_storage_answers_with_errors(machines, long_sweep, s3, monkeypatch):
+def test_training_continues_while_the_storage_answers_with_errors(machines, long_sweep, s3, monkeypatch, no_reports):
     machine = next(machines)
     count = itertools.count()
     monkeypatch.setattr(mirrored_ledger, "COPY_SECONDS", 0.1)

@@ -7,6 +7,8 @@ from orchestrator.running.schedulers import inline
 from tests.orchestrator.running.ledgers import same_curves, scores, sets
 from tests.orchestrator.running.test_rungs import HALVING, RATES, ROUNDS
 
+pytestmark = pytest.mark.usefixtures("no_reports")
+
 
 @pytest.fixture
 def dying(lengthwise, tiny, played, monkeypatch):

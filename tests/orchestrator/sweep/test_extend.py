@@ -23,6 +23,8 @@ from tests.orchestrator.running.ledgers import (
     sets,
 )
 
+pytestmark = pytest.mark.usefixtures("no_reports")
+
 GRID = ("--set", "space={training.learning_rate: {log_uniform: [0.001, 0.1]}, model.norm: {grid: [none, pre]}}")
 GRID += ("--set", "search.configurations=2")
 
