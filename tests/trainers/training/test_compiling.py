@@ -58,7 +58,6 @@ def entered(tmp_path: Path, context: ForkServerContext, dies: bool) -> list[str]
     return (tmp_path / "log").read_text().splitlines()
 
 
-@pytest.mark.slow
 def test_the_second_waits_for_the_first_to_compile(tmp_path, processes) -> None:
     assert entered(tmp_path, processes, dies=False) == ["in True", "out", "in False", "out"]
 
