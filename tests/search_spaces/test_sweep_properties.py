@@ -108,7 +108,7 @@ def sweeps(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@examples(100)
+@examples(50)
 @given(sweeps())
 def test_valid_sweeps_survive_the_round_trip(tmp_path: Path, data: dict[str, Any]) -> None:
     path, again = tmp_path / "a.yaml", tmp_path / "b.yaml"
@@ -163,7 +163,7 @@ TOKENS = [
 
 
 @pytest.mark.slow
-@examples(400)
+@examples(150)
 @given(
     st.lists(
         st.tuples(st.integers(0, len(QUICKSTART)), st.integers(0, 30), st.sampled_from(TOKENS) | st.text(max_size=4)),
@@ -180,7 +180,7 @@ def test_mutations_of_a_valid_file_raise_nothing_else(tmp_path: Path, edits: lis
 
 
 @pytest.mark.slow
-@examples(300)
+@examples(100)
 @given(st.permutations(QUICKSTART.splitlines()), st.integers(0, 80))
 def test_shuffled_and_dropped_lines_raise_nothing_else(tmp_path: Path, lines: list[str], kept: int) -> None:
     (tmp_path / "sweep.yaml").write_text("\n".join(lines[:kept]), encoding="utf-8")

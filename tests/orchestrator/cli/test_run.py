@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -77,11 +78,13 @@ def test_bad_input_is_one_message_and_nothing_is_written(lengthwise, tiny, tmp_p
 
 
 @pytest.mark.slow
-def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise, tiny, tmp_path):
+def test_a_name_in_unicode_one_seed_and_a_configuration_that_diverges(lengthwise, tiny, tmp_path, fresh_store):
     """Everything at once: the sweep succeeds with what succeeded, publishes, and reads back."""
     space = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
     settings = ("--set", space, "--set", "search={sampler: grid}", "--set", "seeds=1", "--set", "tracking.enabled=true")
     storage = tmp_path / "Größe 1"
+    storage.mkdir()
+    shutil.copy(fresh_store, storage)
     done = lengthwise.succeeds("run", tiny, "--storage", storage, "--name", "Länge über alles", *settings)
     assert "1 failed" in done.stdout and "Traceback" not in done.stderr
     folder = storage / "Länge über alles"
@@ -133,7 +136,7 @@ def test_characters_that_an_output_lacks_are_replaced(lengthwise, study):
     """Those of lengthwise in this process, those of a user's own code in workers."""
     with (study / "my_tasks.py").open("a", encoding="utf-8") as file:
         file.write("\nprint('length \u2264 8')\n")
-    words = ("run", study / "own.yaml", "--storage", study, "--set", "resources.scheduler=local")
+    words = ("run", study / "own.yaml", "--storage", study, *sets("resources.scheduler=local", "seeds=1"))
     ran = lengthwise.process(*words, cwd=study, anew=True, PYTHONIOENCODING="ascii")
     assert ran.returncode == 0 and not ran.stderr, ran.stderr
     assert "length ? 8" in ran.stdout and "Finished: 4 configurations" in ran.stdout

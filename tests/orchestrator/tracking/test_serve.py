@@ -26,8 +26,7 @@ from orchestrator.tracking.ui import serve
     ("delay", "signals"),
     [
         (0.5, ["SIGINT", "SIGINT"]),
-        pytest.param(1.5, ["SIGTERM", "SIGINT"], marks=pytest.mark.slow),
-        pytest.param(0.0, ["SIGHUP"], marks=pytest.mark.slow),
+        pytest.param(0.0, ["SIGHUP", "SIGTERM"], marks=pytest.mark.slow),
     ],
 )
 def test_a_server_that_is_just_starting_is_ended_with_all_its_processes(tmp_path, delay, signals):

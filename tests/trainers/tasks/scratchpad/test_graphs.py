@@ -67,7 +67,7 @@ def test_a_random_graph_has_its_pair_at_the_wanted_distance(nodes: int, edges: i
 @pytest.mark.slow
 def test_random_graphs_follow_rejection_sampling() -> None:
     """Every graph of 4 nodes and 3 edges with a pair at distance 2 occurs as often as when one draws until it fits."""
-    rows = 60000
+    rows = 20000
     graph = draw_graphs(STREAM, 3, torch.full((2, rows), 2), 4, 3, 2)
     seen = Counter(frozenset(edges_of(graph, seed, row)) for seed in range(2) for row in range(rows))
     possible = [(a, b) for a in range(4) for b in range(4) if a != b]
