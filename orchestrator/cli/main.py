@@ -100,7 +100,7 @@ def list_names(
             raise UserError("--import: not allowed with `lengthwise list sweeps`")
         from orchestrator.upkeep.listing import list_sweeps
 
-        lines = list_sweeps(storage or find_default_storage(), is_default=storage is None)
+        lines = list_sweeps(storage or find_default_storage(), is_default=storage is None, width=console.width)
     else:
         if storage is not None:
             raise UserError("--storage: only allowed with `lengthwise list sweeps`")
@@ -112,7 +112,7 @@ def list_names(
         if kind is None and not imports and list_sweep_folders(find_default_storage()):
             from orchestrator.upkeep.listing import list_sweeps
 
-            lines = [*list_sweeps(find_default_storage(), is_default=True), "", *lines]
+            lines = [*list_sweeps(find_default_storage(), is_default=True, width=console.width), "", *lines]
     for line in lines:
         _say(line)
 

@@ -35,7 +35,7 @@ def status(
             raise UserError(f"{'--trace' if trace else '--follow'}: needs DIR, the folder or name of a sweep")
         from orchestrator.upkeep.listing import list_sweeps
 
-        _say("\n".join(list_sweeps(find_default_storage(), is_default=storage is None)))
+        _say("\n".join(list_sweeps(find_default_storage(), is_default=storage is None, width=console.width)))
         return
 
     # The display ends with the sweep; Ctrl-C ends only the display.

@@ -1,6 +1,7 @@
 """List the names and the keys of sections that a sweep file can use (`lengthwise list`)."""
 
 import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -21,6 +22,7 @@ from trainers.settings import registry
 from trainers.settings.descriptions import Description, describe_class, describe_kind, format_yaml
 from trainers.settings.fields import Settings
 
+NARROW_WIDTH = 80  # characters of a usual terminal
 ALL, EXAMPLES = "all", "examples"  # arguments of `lengthwise list` that are not kinds
 SECTIONS: dict[str, dict[str, type[Settings] | type[BaseModel]]] = {
     "file": {"file": SweepSpec},
@@ -55,12 +57,14 @@ def describe_names(kind: str | None, imports: Sequence[str]) -> list[str]:
 
     # Without a kind, a newcomer learns what can be listed at all.
     if kind is None:
-        kinds = [
-            ("lengthwise list KIND", f"names: {', '.join(registry.KINDS)}"),
-            ("", f"keys: {', '.join(SECTIONS)}, space"),
-            ("", f"{EXAMPLES} (the sweep files that come with lengthwise), sweeps, {ALL}"),
-        ]
-        return align_rows(kinds).splitlines()
+        kinds = (
+            f"names: {', '.join(registry.KINDS)}",
+            f"keys: {', '.join(SECTIONS)}, space",
+            f"{EXAMPLES} (the sweep files that come with lengthwise), sweeps, {ALL}",
+        )
+        label = "lengthwise list KIND"
+        texts = [line for text in kinds for line in textwrap.wrap(text, NARROW_WIDTH - len(f"{label}  "))]
+        return align_rows([(label if text is texts[0] else "", text) for text in texts]).splitlines()
 
     # The metrics of a task are listed, because an objective refers to them.
     lines = []

@@ -1,7 +1,8 @@
-"""List the sweeps of a storage folder: state, finished configurations, failed seeds, best score, size, age."""
+"""List the sweeps of a storage folder: state, finished configurations and seeds, best score, age."""
 
 import math
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,20 +14,27 @@ from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.sweep_status import describe_sweep_status
-from orchestrator.running.watching.meter import format_best_score
+from orchestrator.running.watching.meter import count_seeds, format_best_score
+from orchestrator.text.consoles import FILE_WIDTH
 from orchestrator.text.wording import format_duration, format_metric
 from trainers.errors import get_first_line
 
-HEADER = (
-    *("name", "study", "state", "configurations", "failed seeds"),
-    *("best score", "metric", "size", "age", "confirms"),
-)
+HEADER = ("name", "state", "configurations", "seeds", "best score", "age", "confirms", "metric", "size", "study")
+DROPPED = (
+    "study",
+    "size",
+    "metric",
+    "confirms",
+    "configurations",
+    "age",
+)  # columns left out of a narrow table, in this order
 
 
-def list_sweeps(storage: Path, *, is_default: bool = False) -> list[str]:
+def list_sweeps(storage: Path, *, is_default: bool = False, width: int = FILE_WIDTH) -> list[str]:
     """Return the lines of the table, the newest sweep first, and then a line for each sweep that cannot be read.
 
-    Raises UserError if the folder does not exist. `is_default`: the user did not name the folder.
+    Columns that make the table wider than `width` characters are left out. Raises UserError if the folder does not
+    exist. `is_default`: the user did not name the folder.
     """
     problems = fetch_storage(storage, strict=False)
     if not storage.is_dir() and find_address(storage) is None:
@@ -44,9 +52,12 @@ def list_sweeps(storage: Path, *, is_default: bool = False) -> list[str]:
         except LengthwiseError as error:
             problems.append(f"cannot be read: {get_first_line(error)}")
     rows = [HEADER, *map(_make_row, sorted(states, key=lambda state: -(state.started_at or math.inf)))]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return [*lines, *problems]
+    columns = {column[0]: column for column in zip(*rows, strict=True)}
+    for name in DROPPED:
+        if sum(max(map(len, column)) + 2 for column in columns.values()) - 2 > width:
+            del columns[name]
+    padded = [[cell.ljust(max(map(len, column))) for cell in column] for column in columns.values()]
+    return [*("  ".join(row).rstrip() for row in zip(*padded, strict=True)), *problems]
 
 
 def sum_file_sizes(folder: Path) -> int:
@@ -68,15 +79,16 @@ def _make_row(state: SweepState) -> tuple[str, ...]:
     """Return the cells of a sweep, as in HEADER."""
     objective = state.spec.get("objective")
     age = max(0.0, time.time() - (state.started_at or time.time()))
+    counts = Counter(member.status for member in state.members)
     return (
         state.folder.name,
-        state.study,
         describe_sweep_status(state),
         f"{state.configurations_done} of {count_planned(state)}",
-        f"{sum(member.status == 'failed' for member in state.members)} of {len(state.members)}",
+        f"{counts['complete'] + counts['failed']} of {count_seeds(state)}, {counts['failed'] or 'none'} failed",
         format_best_score(state, "-"),
+        f"{int(age // 86400)} d" if age >= 86400 else " ".join(format_duration(age).split()[:2]),  # without seconds
+        state.provenance.get(CONFIRMS, {}).get("sweep", ""),
         format_metric(objective["metric"], objective["average"]) if objective else "-",
         format_size(sum_file_sizes(state.folder)),
-        f"{int(age // 86400)} d" if age >= 86400 else format_duration(age),
-        state.provenance.get(CONFIRMS, {}).get("sweep", ""),
+        state.study,
     )

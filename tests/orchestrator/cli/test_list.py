@@ -32,7 +32,7 @@ def test_every_domain_is_listed():
 def test_list_and_schema(lengthwise, tmp_path):
     overview = lengthwise("list").stdout
     assert {*KINDS, *SECTIONS, "space", "sweeps", "examples", "all"} <= {*re.findall(r"\w+", overview)}
-    assert len(overview.splitlines()) == 3
+    assert max(map(len, overview.splitlines())) <= 80
     assert " luck of a seed" in " ".join(lengthwise("--help").stdout.split())
     assert "curriculum" in lengthwise("list", "--help").stdout
     listed = lengthwise("list", "all").stdout

@@ -97,7 +97,7 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
         == f"searched (#0 is #2, #1 is #{other} there)"
     )
     (listed,) = (line for line in list_sweeps(tmp_path) if line.startswith("searched-"))
-    assert listed.split()[-1] == "searched" and "(#2)" in listed  # the label in the search, as in the report
+    assert "  searched  " in listed and "(#2)" in listed  # the label in the search, as in the report
     score_text, _, judged_by = dict(make_status_rows(child.state))["best score"].partition(": ")
     assert score_text.endswith("(#2)") and judged_by.startswith(child.judged_name) and "lower" in judged_by
     assert [name for name, _ in make_leading_curve_rows(child.state)] == ["median of #2"]

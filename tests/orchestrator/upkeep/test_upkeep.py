@@ -1,5 +1,6 @@
 """The storage folder: a table of its sweeps, deleting one and nothing else, training one member again."""
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -43,14 +44,25 @@ def test_the_table_says_where_each_sweep_stands(tmp_path, synthetic_sweep, simpl
         head, *lines, unread = list_sweeps(tmp_path)
     assert head.split("  ")[0] == "name" and "best score" in head
     by_name = {line.split()[0]: line for line in lines}
-    states = [(name, line.split()[2]) for name, line in by_name.items()]
+    states = [(name, line.split()[1]) for name, line in by_name.items()]
     begun = [("a", "finished"), ("b", "interrupted"), ("c", "interrupted"), ("d", "stopped"), ("e", "running")]
     assert states == begun[::-1]  # the newest first
     best = min(configuration.score for configuration in sweep.configurations.values())
-    assert f"{best:#.3g} (#0)  {sweep.spec['objective']['metric']}" in by_name["a"]
-    assert "failed seeds" in head and " 2 of 2 " in by_name["a"] and " 1 of 4 " in by_name["a"]
-    assert " 0 of 1 " in by_name["b"] and "KiB" in by_name["a"] and by_name["a"].endswith(" s")
+    assert f"{best:#.3g} (#0)" in by_name["a"] and sweep.spec["objective"]["metric"] in by_name["a"]
+    assert re.search(r" 2 of 2 +4 of 4, 1 failed ", by_name["a"]) and "KiB" in by_name["a"]
+    assert re.search(r" 0 of 1 +0 of 2, none failed ", by_name["b"])
+    assert by_name["a"].endswith(sweep.study)
     assert unread.startswith("cannot be read: ") and "events.jsonl:1" in unread
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_a_narrow_table_of_sweeps_has_fewer_columns(tmp_path, synthetic_sweep, simple_curve, width):
+    synthetic_sweep(tmp_path / "quickstart-confirm", [{"model.dropout": n / 100} for n in range(30)], 4, simple_curve)
+    head, row = list_sweeps(tmp_path, width=width)
+    assert max(len(head), len(row)) <= width
+    columns = re.split("  +", head)
+    assert set(columns) >= {"name", "state", "seeds", "best score", "age"}
+    assert ("configurations" in columns) == (width > 80) and ("metric" in columns) == (width > 100)
 
 
 def test_a_sweep_stopped_before_all_is_drawn_counts_all_that_is_planned(
