@@ -170,8 +170,9 @@ def resume_sweep(
     with open_session(lambda: open_ledger(folder), console) as session:
         state = session.read_state()
         refuse_imported(state)
-        # Read now, because a `retry` record clears it.
-        interruption = f"; {state.end_status}: {state.end_message}" if state.end_status == "interrupted" else ""
+        # Read now, because a `retry` record clears it. Failures that are retried are no news.
+        is_news = state.end_status == "interrupted" and not (retry_failed and state.failed_packs)
+        interruption = f"; it was interrupted: {state.end_message}" if is_news else ""
         spec = load_spec(state, overrides)
         if settings is not None:
             if differing := list_differing_settings(spec, settings):

@@ -44,7 +44,7 @@ def refuse_equal_failures(state: SweepState, min_packs: int | None) -> None:
         else "first seed failed"
     )
     raise EqualFailures(
-        f"the {seeds}, so the sweep stops: {ended_packs[-1].error}\n"
+        f"the {seeds}, so the sweep stopped: {ended_packs[-1].error}\n"
         + "\n".join(f"  {line}" for line in lines)
         + f"\nafter fixing it: {make_retry_command(state)}"
         + f"\nto change the sweep file as well: {format_command('delete', state.folder)}, then run it again"
