@@ -1,10 +1,12 @@
 """Programs that serve packs of any size, and processes that wait for each other to compile them."""
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -48,22 +50,25 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def entered(tmp_path: Path, context: ForkServerContext, dies: bool) -> list[str]:
-    processes = [context.Process(target=enter, args=(str(tmp_path), first, dies and first)) for first in (True, False)]
-    for process in processes:
-        process.start()
+def entered(tmp_path: Path, make: Callable[..., Any], dies: bool) -> list[str]:
+    """Return what two processes or threads, made by `make`, log of their time inside."""
+    both = [make(target=enter, args=(str(tmp_path), first, dies and first)) for first in (True, False)]
+    for each in both:
+        each.start()
         until((tmp_path / "log").exists)
-    for process in processes:
-        process.join()
+    for each in both:
+        each.join()
     return (tmp_path / "log").read_text().splitlines()
 
 
-def test_the_second_waits_for_the_first_to_compile(tmp_path, processes) -> None:
-    assert entered(tmp_path, processes, dies=False) == ["in True", "out", "in False", "out"]
+def test_the_second_waits_for_the_first_to_compile(tmp_path, monkeypatch) -> None:
+    """Threads, because a process would import the compiler: each opens the lock itself, as processes do."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # restored after `enter` has set it
+    assert entered(tmp_path, threading.Thread, dies=False) == ["in True", "out", "in False", "out"]
 
 
-def test_who_dies_lets_the_next_one_in(tmp_path, processes) -> None:
-    assert entered(tmp_path, processes, dies=True) == ["in True", "in False", "out"]
+def test_who_dies_lets_the_next_one_in(tmp_path, processes: ForkServerContext) -> None:
+    assert entered(tmp_path, processes.Process, dies=True) == ["in True", "in False", "out"]
 
 
 def test_what_is_compiled_is_not_waited_for(tmp_path, monkeypatch) -> None:
