@@ -50,7 +50,7 @@ def status(
         _say(f"no longer followed; the sweep continues: {format_command('status', folder)} --follow")
         raise typer.Exit(INTERRUPTED_EXIT_CODE) from None
 
-    rows = [*make_status_rows(state), *make_leading_curve_rows(state), *make_undefined_rows(state)]
+    rows = [*make_status_rows(state, traces_follow=trace), *make_leading_curve_rows(state), *make_undefined_rows(state)]
     _say("\n".join([align_rows(rows), *(make_trace_lines(state) if trace else ())]))
 
 

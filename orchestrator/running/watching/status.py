@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.record.ledger.folders import REPORT_HTML
 from orchestrator.record.ledger.lock import describe_running_driver
 from orchestrator.record.state.entities import STOPPED_BY_BUDGET
@@ -44,8 +45,11 @@ MAX_NAMED_PACKS = 4  # of the packs with the same error
 NO_TRACE = "no traceback was kept: the process died and left none, or an earlier version of lengthwise ran it"
 
 
-def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
-    """Return the status of a recorded sweep as rows of label and text."""
+def make_status_rows(state: SweepState, *, traces_follow: bool = False) -> list[tuple[str, str]]:
+    """Return the status of a recorded sweep as rows of label and text.
+
+    `traces_follow`: the rows are shown above the tracebacks, so none names the command that shows them.
+    """
     # Count seeds and steps, and find out whether a driver is running the sweep.
     members, noun = state.members, name_recorded_pack(state)
     counts = Counter(member.status for member in members)
@@ -77,7 +81,7 @@ def make_status_rows(state: SweepState) -> list[tuple[str, str]]:
         ("seeds failed", f"{counts['failed']}{f' ({reasons})' if reasons else ''}"),
         *_make_reason_rows(state),
         *_make_crashes_row(state),
-        *([("tracebacks", f"{format_command('status', state.folder)} --trace")] if retry else []),
+        *([("tracebacks", f"{format_command('status', state.folder)} --trace")] if retry and not traces_follow else []),
         *([("when fixed, retry", retry)] if retry else []),
         *_make_stopped_row(state, seed_count),
         *_make_race_rows(state),
@@ -181,11 +185,18 @@ def _make_stopped_row(state: SweepState, seeds: int) -> list[tuple[str, str]]:
 
 
 def make_trace_lines(state: SweepState) -> list[str]:
-    """Return the lines that `status --trace` adds: every traceback, or that there is none."""
+    """Return the lines that `status --trace` adds: every traceback, or why there is none."""
     if traces := list_traces(state):
         return [line for trace in traces for line in ("", *trace.splitlines())]
-    none = f"no failed {name_recorded_pack(state)}s to trace"
-    return ["imported results have no tracebacks" if IMPORTED in state.provenance else none]
+    if IMPORTED in state.provenance:
+        return ["imported results have no tracebacks"]
+
+    # Seeds that diverged raised no exception; what a script printed is in its folder.
+    diverged = sum(member.status == "failed" and not member.has_crashed for member in state.members)
+    if not diverged:
+        return [f"no tracebacks: no {name_recorded_pack(state)} crashed"]
+    output = f"; their output is in {state.folder / MEMBERS_FOLDER}" if "program" in state.spec else ""
+    return [f"no tracebacks: {format_count(diverged, 'seed')} diverged, none crashed{output}"]
 
 
 def list_traces(state: SweepState) -> list[str]:

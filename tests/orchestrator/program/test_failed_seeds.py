@@ -13,6 +13,7 @@ from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.running.watching.meter import make_progress_rows
 from orchestrator.running.watching.status import make_status_rows, make_trace_lines
 from orchestrator.tracking.pages import make_note
+from tests.command_line import CommandLine
 from tests.orchestrator.program.studies import Study, script
 
 # Seed 1 diverges at step 20, seed 2 crashes after its first report.
@@ -104,3 +105,19 @@ def test_attempts_that_printed_other_lines_have_one_cause(study: Study) -> None:
     lines = make_trace_lines(state)
     assert [line.split(":")[0] for line in lines if " crashed " in line] == ["1 run crashed twice (#0 seed 0)"]
     assert sum("begins at 0" in line for line in lines) == sum("Traceback" in line for line in lines) == 1
+
+
+def test_seeds_that_diverged_have_no_tracebacks(study: Study, lengthwise: CommandLine) -> None:
+    study.write(script(step="step == 15 and given['seed'] == '1' and (run.failed(step), sys.exit(0))"), seeds=3)
+    state = study.run()
+    output = lengthwise("status", state.folder, "--trace").stdout
+    (line,) = make_trace_lines(state)
+    assert "1 seed diverged" in line and line.endswith(str(state.folder / "members")) and line in output
+
+
+def test_the_command_for_tracebacks_is_not_beside_them(study: Study, lengthwise: CommandLine) -> None:
+    study.write(script(step="1 / 0"))
+    folder = study.run().folder
+    with_traces, without = (lengthwise("status", folder, *words).stdout for words in (["--trace"], []))
+    assert "ZeroDivisionError" in with_traces
+    assert [text.count(f"status {folder} --trace") for text in (with_traces, without)] == [0, 1]

@@ -1,6 +1,7 @@
 """How the end of a pack is worded, kept and shown, and what Ray is given then; and the tracebacks of the ledger."""
 
 import linecache
+import re
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -224,7 +225,7 @@ def test_tracebacks_are_shown_once_each_with_the_packs_they_ended(tmp_path, synt
     folder = tmp_path / "dying"
     state = synthetic_sweep(folder, values, 1, simple_curve, ended=False)
     (line,) = make_trace_lines(state)
-    assert "no failed packs" in line
+    assert line.startswith("no tracebacks") and not re.search(r"\d", line)
     first, second = list(state.packs)[:2] if len(state.packs) > 1 else [*state.packs] * 2
     with Ledger.open(folder) as ledger:
         for line, pack_id in enumerate((first, second)):
