@@ -31,7 +31,7 @@ SWEEP: dict[str, Any] = {
 }
 # Every value depends on the one before it: a step that is lost or trained twice shows.
 SCRIPT = """
-import json, os, shutil, signal, subprocess, sys, time
+import json, os, signal, sys, time
 import lengthwise
 
 given = dict(word[2:].split("=", 1) for word in sys.argv[1:])

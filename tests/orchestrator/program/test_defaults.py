@@ -108,10 +108,10 @@ def test_a_default_that_changes_between_attempts(study: Study) -> None:
 @pytest.mark.parametrize(
     ("command", "defaults", "shown"),
     [
-        ("python train.py", '{"learning_rate": 0.1}', 1),
-        ("python train.py ${args}", '{"learning_rate": 0.1}', 0),  # the script reads its arguments, too
-        ("python train.py", '{"lr": 0.1}', 0),
-        ("python train.py", "", 0),
+        ("python -S train.py", '{"learning_rate": 0.1}', 1),
+        ("python -S train.py ${args}", '{"learning_rate": 0.1}', 0),  # the script reads its arguments, too
+        ("python -S train.py", '{"lr": 0.1}', 0),
+        ("python -S train.py", "", 0),
     ],
 )
 def test_a_key_that_is_no_default_is_named_once(command: str, defaults: str, shown: int, study: Study) -> None:
@@ -145,7 +145,7 @@ def test_a_length_that_the_first_report_lacks_is_named_once(own: bool, study: St
     code = f"import lengthwise\nrun = lengthwise.member()\nfor step in (10, 20, 30):\n    {report}\n"
     acc = {"direction": "maximize", "lengths": [5, 10]} if own else "maximize"
     metrics = {"acc": acc, "loss": {"direction": "minimize", "lengths": [1]}}
-    study.write(code, program={"command": "python train.py"}, evaluation__metrics=metrics, seeds=3)
+    study.write(code, program={"command": "python -S train.py"}, evaluation__metrics=metrics, seeds=3)
     state = study.run()
     assert state.end_status == "complete", study.output
     notices = [line for line in study.output.splitlines() if "step 10 " in line and "acc at length 20" in line]

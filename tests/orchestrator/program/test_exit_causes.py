@@ -117,7 +117,7 @@ ENDS = {
         status="failed", deaths=1, steps=(), error=("train.py:", "acc", "[0.5, 0.25]"),
     ),
     "an unknown metric and no checkpoints": End(
-        "step == 10 and (shutil.rmtree(kept.parent), "
+        "step == 10 and (__import__('shutil').rmtree(kept.parent), "
         "run._write_report({'step': 10, 'curves': {'ac': 1}}), time.sleep(1))",
         status="failed", deaths=1, steps=(), error=(".jsonl:1:", "'ac'"),
     ),

@@ -43,7 +43,7 @@ def test_seeds_are_grouped_and_long_lists_cut() -> None:
 
 def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
     study.write(
-        NAN_AND_CRASH, program={"command": "python train.py"}, space={"config.lr": {"grid": [0.2, 0.5]}}, seeds=4
+        NAN_AND_CRASH, program={"command": "python -S train.py"}, space={"config.lr": {"grid": [0.2, 0.5]}}, seeds=4
     )
     state = study.run()
     rows = dict(make_status_rows(state))
@@ -85,7 +85,7 @@ def test_a_score_of_nan_is_not_called_a_failure(study: Study, crashes: bool) -> 
     report = 'run.report(step, {"acc": {5: 1.0, 10: float("nan"), 20: 0.1}})'
     crash = "run.seed == 1 and 1 / 0" if crashes else "pass"
     code = f"import lengthwise\nrun = lengthwise.member()\nfor step in (10, 20, 30):\n    {crash}\n    {report}\n"
-    study.write(code, program={"command": "python train.py"}, seeds=2)
+    study.write(code, program={"command": "python -S train.py"}, seeds=2)
     state = study.run()
     summary = summarize(state)
     (row,) = summary.rows

@@ -138,7 +138,7 @@ def test_files_that_a_program_keeps_in_its_folder_stay_until_the_sweep_is_delete
 
 def test_a_script_that_is_named_by_its_absolute_path_runs_from_the_copy(study: Study) -> None:
     """The first member breaks the script of the user."""
-    study.write(script(end="open(os.environ['SCRIPT'], 'w').write('raise SystemExit(1)')"), seeds=3)
+    study.write(script(end="open(os.environ['SCRIPT'], 'w').write('raise SystemExit(1)')"), seeds=2)
     file = study.folder / "prog.yaml"
     file.write_text(file.read_text().replace("train.py", str(study.folder.resolve() / "train.py")))
     with pytest.MonkeyPatch.context() as patch:
@@ -170,7 +170,9 @@ def test_an_argument_may_be_longer_than_the_name_of_a_file(study: Study) -> None
     ],
 )
 def test_a_module_that_is_imported_by_a_computed_name_is_named(missing: str, named: str, study: Study) -> None:
-    study.write("import importlib; importlib.import_module('mod' + 'els')", program={"command": ["python", "train.py"]})
+    study.write(
+        "import importlib; importlib.import_module('mod' + 'els')", program={"command": ["python", "-S", "train.py"]}
+    )
     (study.folder / missing).parent.mkdir(parents=True, exist_ok=True)
     (study.folder / missing).write_text("")
     (error,) = {pack.error for pack in study.run().packs.values()}
@@ -181,7 +183,7 @@ def test_a_module_that_is_imported_by_a_computed_name_is_named(missing: str, nam
 def test_a_file_beside_a_script_that_was_not_copied_is_named(study: Study) -> None:
     study.write(
         "from pathlib import Path; (Path(__file__).parent / 'conf' / 'base.yaml').read_text()",
-        program={"command": ["python", "train.py"]},
+        program={"command": ["python", "-S", "train.py"]},
     )
     (study.folder / "conf").mkdir()
     (study.folder / "conf" / "base.yaml").write_text("")

@@ -18,7 +18,8 @@ from tests.orchestrator.program.studies import Study, assert_equal_curves, proce
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper and /proc")
 
 KILLS = int(os.environ.get("KILLS", "3"))
-CHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'], start_new_session=True)"
+CHILD = "[sys.executable, '-S', '-c', 'import time; time.sleep(600)'], start_new_session=True"
+CHILD = f"__import__('subprocess').Popen({CHILD})"
 
 
 # Those that are killed at one moment.

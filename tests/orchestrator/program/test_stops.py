@@ -21,7 +21,8 @@ from tests.orchestrator.program.studies import Study, assert_equal_curves, proce
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper and /proc")
 
 IGNORE = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-CHILD = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)'], start_new_session=True)"
+CHILD = "[sys.executable, '-S', '-c', 'import time; time.sleep(600)'], start_new_session=True"
+CHILD = f"__import__('subprocess').Popen({CHILD})"
 HANG = f"({CHILD}, time.sleep(600))"
 
 

@@ -315,9 +315,9 @@ def test_exit_code(code: str, ended: int, study: Study, lengthwise: CommandLine,
 
 def test_edited_script_changes_nothing_in_mid_sweep(study: Study) -> None:
     """The first member breaks the script of the user; the copies are run, also by `python -m`."""
-    for command in (["python", "-S", "train.py", "${args}"], ["python", "-m", "train", "${args}"]):
+    for command in (["python", "-S", "train.py", "${args}"], ["python", "-S", "-m", "train", "${args}"]):
         breaks = "open(os.environ['SCRIPT'], 'w').write('raise SystemExit(1)')"
-        study.write(script(end=breaks), program={"command": command}, seeds=3)
+        study.write(script(end=breaks), program={"command": command}, seeds=2)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SCRIPT", str(study.folder / "train.py"))
             state = study.run(name=f"edited-{len(command)}-{command[1][1]}")
