@@ -20,6 +20,8 @@ from orchestrator.record.repair import repair_ledger
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command
 
+pytestmark = pytest.mark.usefixtures("no_reports")
+
 RELEASED = Path(__file__).resolve().parents[2] / "sweeps" / "1.0.0" / "finished"
 WHOLE = (RELEASED / LEDGER_FILE).read_bytes()
 LINES = WHOLE.splitlines(keepends=True)

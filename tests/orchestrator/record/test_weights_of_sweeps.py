@@ -20,6 +20,8 @@ from tests.orchestrator.running.ledgers import copy_cut, ledger_lines
 from tests.trainers.files.test_atomic_file import KILLED
 from trainers.config.member import MemberConfig
 
+pytestmark = pytest.mark.usefixtures("no_reports")
+
 KEEP = "resources.keep_weights=true"
 
 

@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
 
+from orchestrator.record.files.curves import read_curves
 from orchestrator.record.files.weights import load
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.make_summary import summarize
 from search_spaces import load_sweep
 from search_spaces.grammar.shipped import find_shipped_sweeps
-from tests.orchestrator.running.ledgers import curves, cut_ledger, ledger_kinds, sets
+from tests.orchestrator.running.ledgers import cut_ledger, ledger_kinds, sets
 from trainers.config.recorded_members import build_recorded_member
+
+pytestmark = pytest.mark.usefixtures("no_reports")
 
 PRETRAIN = """name: pretrain
 study: tests
@@ -69,6 +73,10 @@ def fine(tmp_path: Path, initial: Any = None, **changes: Any) -> Path:
 
 def best_of(folder: Path) -> str:
     return next(row.config_id for row in summarize(SweepState.load(folder)).rows if row.rank == 1)
+
+
+def curves(folder: Path) -> pd.DataFrame:
+    return read_curves(SweepState.load(folder))
 
 
 def resolved(folder: Path) -> list[dict[str, Any]]:

@@ -14,6 +14,8 @@ from trainers.models.attention_only import AttentionOnly
 from trainers.settings import registry
 from trainers.settings.fields import setting
 
+pytestmark = pytest.mark.usefixtures("no_reports")
+
 FEW = (
     "space={training.learning_rate: {choice: [0.001, 0.003, 0.01]}, training.batch_size: {choice: [8, 16]}}",
     "search={sampler: tpe, configurations: 12, generation: 4}",
