@@ -129,14 +129,6 @@ def test_the_comparison_of_the_search_leaves_the_answers_once_fresh_seeds_have_a
         assert "in the search" in tab.read("document.querySelector('#lead b').textContent")
 
 
-def test_the_verdict_has_the_sign_of_the_table(same_page):
-    verdict = same_page.read("document.querySelector('.verdict').textContent")
-    minuend = same_page.read("document.querySelector('#comparison tbody td:nth-child(4)').textContent")
-    assert same_page.read("document.querySelector('#comparison th:nth-child(4)').textContent") == "median of A - B"
-    assert "difference of the medians" in same_page.read("document.querySelector('#comparison').textContent")
-    assert " is ahead of " in verdict and f" is {minuend} [" in verdict, (verdict, minuend)
-
-
 def test_the_verdict_names_a_metric_other_than_that_of_the_objective(page):
     verdict, lead = "document.querySelector('.verdict').textContent", "document.querySelector('#lead').textContent"
     sentence = page.read(lead)
@@ -336,6 +328,14 @@ def center_of(selector):
         f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}}); "
         "const b = e.getBoundingClientRect(); return [b.left + 20, (b.top + b.bottom) / 2] })()"
     )
+
+
+def test_the_verdict_has_the_sign_of_the_table(same_page):
+    verdict = same_page.read("document.querySelector('.verdict').textContent")
+    minuend = same_page.read("document.querySelector('#comparison tbody td:nth-child(4)').textContent")
+    assert same_page.read("document.querySelector('#comparison th:nth-child(4)').textContent") == "median of A - B"
+    assert "difference of the medians" in same_page.read("document.querySelector('#comparison').textContent")
+    assert " is ahead of " in verdict and f" is {minuend} [" in verdict, (verdict, minuend)
 
 
 def test_dots_of_seeds_stand_apart_from_the_interval(same_page):

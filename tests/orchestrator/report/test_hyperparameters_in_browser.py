@@ -298,11 +298,6 @@ def test_a_single_hyperparameter_has_points_alone(page, tab, tmp_path, synthetic
     assert "partial" in (path.parent / "effects.csv").read_text().splitlines()[0].split(",")
 
 
-def test_one_interval_is_not_called_uncorrected_for_its_number(same_page):
-    text = same_page.read("document.querySelector('#effects').textContent")
-    assert "interval" in text and "of 20" not in text
-
-
 def test_intervals_that_exclude_0_by_chance_are_counted_alike_in_the_page_and_its_notes(tab, tmp_path, synthetic_sweep):
     rng = np.random.default_rng(0)
     draws = [{"training.learning_rate": 10.0 ** (n / 6 - 4), "model.dropout": rng.random()} for n in range(12)]
@@ -314,6 +309,11 @@ def test_intervals_that_exclude_0_by_chance_are_counted_alike_in_the_page_and_it
     count = "[...document.body.textContent.matchAll(/here (\\d+) of (\\d+) do/g)].map(m => [+m[1], +m[2]])"
     counts = tab.read(f"document.querySelectorAll('script').forEach(e => e.remove()), {count}")
     assert counts == [[conclusive, len(intervals)]] * 2 and 0 < conclusive < len(intervals)
+
+
+def test_one_interval_is_not_called_uncorrected_for_its_number(same_page):
+    text = same_page.read("document.querySelector('#effects').textContent")
+    assert "interval" in text and "of 20" not in text
 
 
 def test_lines_of_parallel_coordinates_stay_off_the_ends_of_the_axes(same_page):

@@ -15,6 +15,28 @@ from tests.orchestrator.report.conftest import ROWS
 pytestmark = needs_browser
 
 
+@pytest.mark.parametrize("width", [390, 1200])
+def test_squares_of_a_and_circles_of_b_stand_at_different_lengths_and_in_the_legend(open_page, width):
+    page = open_page(width)
+    look = "e => [e.dataset.of, e.transform.baseVal[0].matrix.e, e.getAttribute('d').toUpperCase().includes('A')]"
+    markers = page.read(f"[...document.querySelectorAll('#curves .marker')].map({look})")
+    places = {side: [x for of, x, _ in markers if of == side] for side in ("0", "1")}
+    assert {(of, is_circle) for of, _, is_circle in markers} == {("0", False), ("1", True)}
+    assert min(abs(x - other) for x in places["0"] for other in places["1"]) > 10
+    labels = page.read(ROWS)
+    samples = (
+        "[...document.querySelectorAll('#legend .sample')].map(e => [e.textContent, e.querySelectorAll('path').length])"
+    )
+    assert page.read(samples) == [[f"A {labels[0]}", 2], [f"B {labels[1]}", 2]]
+
+
+def luminance(color):
+    """The relative luminance of a CSS color, plus 0.05: quotients of it are contrasts as WCAG defines them."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", color)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722])) + 0.05
+
+
 def test_the_thin_dashes_of_b_lie_on_the_wide_line_of_a(same_page):
     medians = "[...document.querySelectorAll('#curves .median')]"
     assert same_page.read(f"{medians}.map(e => e.dataset.of)") == ["0", "1"]
@@ -36,28 +58,6 @@ def test_the_thin_dashes_of_b_lie_on_the_wide_line_of_a(same_page):
         "['0', '1'].map(c => parseFloat(getComputedStyle(document.querySelector(`.ray[data-c='${c}']`)).strokeWidth))"
     )
     assert rays[0] > rays[1] + 2
-
-
-@pytest.mark.parametrize("width", [390, 1200])
-def test_squares_of_a_and_circles_of_b_stand_at_different_lengths_and_in_the_legend(open_page, width):
-    page = open_page(width)
-    look = "e => [e.dataset.of, e.transform.baseVal[0].matrix.e, e.getAttribute('d').toUpperCase().includes('A')]"
-    markers = page.read(f"[...document.querySelectorAll('#curves .marker')].map({look})")
-    places = {side: [x for of, x, _ in markers if of == side] for side in ("0", "1")}
-    assert {(of, is_circle) for of, _, is_circle in markers} == {("0", False), ("1", True)}
-    assert min(abs(x - other) for x in places["0"] for other in places["1"]) > 10
-    labels = page.read(ROWS)
-    samples = (
-        "[...document.querySelectorAll('#legend .sample')].map(e => [e.textContent, e.querySelectorAll('path').length])"
-    )
-    assert page.read(samples) == [[f"A {labels[0]}", 2], [f"B {labels[1]}", 2]]
-
-
-def luminance(color):
-    """The relative luminance of a CSS color, plus 0.05: quotients of it are contrasts as WCAG defines them."""
-    parts = [int(part) / 255 for part in re.findall(r"\d+", color)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return float(np.dot(linear, [0.2126, 0.7152, 0.0722])) + 0.05
 
 
 def test_a_and_b_contrast_with_each_other_and_with_white(same_page):

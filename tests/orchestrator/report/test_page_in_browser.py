@@ -90,11 +90,6 @@ def test_pointing_tells_the_outcome_beside_points_and_at_the_end_of_the_line(pag
         assert page.read(beside.format("body")) == []
 
 
-def test_rows_have_no_hash_as_their_title(same_page):
-    assert same_page.read("document.querySelectorAll('#table tbody tr').length") > 2
-    assert same_page.read("document.querySelectorAll('#table tr[title]').length") == 0
-
-
 def test_the_legend_of_the_table_names_brackets_only_where_they_are_shown(page):
     legend = "document.querySelector('#table').closest('section').innerText"
     assert "brackets: quartiles over seeds; reach" in page.read(legend)
@@ -220,13 +215,6 @@ def test_logarithmic_axes_of_less_than_two_decades_have_several_labels(tab, tmp_
         assert texts == ["0.1", "1"], texts
 
 
-def test_ranges_of_lengths_are_marked(same_page):
-    marked = same_page.read("[...document.querySelectorAll('#curves .range')].map(e => e.getAttribute('class'))")
-    assert marked == ["range trained", "range selection", "range test"]
-    legend = same_page.read("document.querySelector('#legend').textContent")
-    assert all(words in legend for words in ("trained 1-5", "selection 6-7", "test 8-11"))
-
-
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory, synthetic_sweep):
     """The page of three configurations, evaluated at the lengths 3, 5, 6, 7 and 11."""
@@ -275,6 +263,18 @@ def test_each_of_few_lengths_has_a_point_on_every_line_and_a_narrow_shade(
     wanted = [*shaded, (5.5, 7.5), (10.5, 11.5)]
     assert [edges for _, *edges in ends] == [pytest.approx(edges, abs=0.15) for edges in wanted]
     assert tab.problems == []
+
+
+def test_rows_have_no_hash_as_their_title(same_page):
+    assert same_page.read("document.querySelectorAll('#table tbody tr').length") > 2
+    assert same_page.read("document.querySelectorAll('#table tr[title]').length") == 0
+
+
+def test_ranges_of_lengths_are_marked(same_page):
+    marked = same_page.read("[...document.querySelectorAll('#curves .range')].map(e => e.getAttribute('class'))")
+    assert marked == ["range trained", "range selection", "range test"]
+    legend = same_page.read("document.querySelector('#legend').textContent")
+    assert all(words in legend for words in ("trained 1-5", "selection 6-7", "test 8-11"))
 
 
 def test_many_lengths_have_no_points_of_their_own(same_page):
