@@ -11,6 +11,7 @@ from rich.text import Text
 from orchestrator.errors import NotASweep, UserError, convert_write_errors
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
+from orchestrator.record.state.labels import make_label
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.confirmation_sentences import describe_confirmed_pair
 from orchestrator.report.csv_tables import write_csv
@@ -118,9 +119,9 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     comparisons = named_comparison.comparisons
     sides = (named_comparison.first, named_comparison.second)
     is_one_sweep = named_comparison.second.summary is summary
-    names = [format_label(side.row.number) + ("" if is_one_sweep else f" of {side.summary.name}") for side in sides]
+    names = [side.label + ("" if is_one_sweep else f" of {side.summary.name}") for side in sides]
     chosen_row = find_chosen(summary, [side.row for side in sides]) if is_one_sweep else None
-    chosen = format_label(chosen_row.number) if chosen_row else ""
+    chosen = make_label(summary.state.provenance, chosen_row.number) if chosen_row else ""
     is_favoured = is_one_sweep and is_biased(summary, comparisons[0])
 
     # Fresh seeds favour neither, so their answer precedes the answer of the seeds that chose one.
@@ -181,7 +182,8 @@ def _label_sides(sweep_comparison: SweepComparison, comparison: SeedComparison) 
     """Return the labels of both configurations of a comparison, "#8 of quickstart"."""
     sides = ((sweep_comparison.first, comparison.first), (sweep_comparison.second, comparison.second))
     return [
-        f"{format_label(sweep.state.configurations[config_id].number)} of {sweep.name}" for sweep, config_id in sides
+        f"{make_label(sweep.state.provenance, sweep.state.configurations[config_id].number)} of {sweep.name}"
+        for sweep, config_id in sides
     ]
 
 
@@ -204,7 +206,7 @@ def _describe_configuration(side: Side) -> str:
         else row.why_unranked
     )
     seeds = f"{row.seeds_run} seeds, {row.seeds_failed} failed"
-    return f"{format_label(row.number)} of {side.summary.name} ({row.config_id}, {rank}; {seeds})"
+    return f"{side.label} of {side.summary.name} ({row.config_id}, {rank}; {seeds})"
 
 
 def _is_sweep(name: str) -> bool:
@@ -271,6 +273,8 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
         )
         if best := sweep_comparison.best:
             yield _render_verdict(best, _label_sides(sweep_comparison, best), console, first, "Best against best: ")
+            if best.first == best.second:
+                yield make_sentence_text(f"Both are the same configuration, {best.first}.", console, first, "bold")
         yield from _advise_more_seeds(sweep_comparison.together[0], [first, sweep_comparison.second], console)
     else:
         yield Text("No verdict: nothing can be compared.", "bold")
@@ -339,10 +343,10 @@ def _make_name_columns(sweep_comparison: SweepComparison) -> Columns:
     names = shorten_keys(sweep_comparison.matching.keys)
 
     def describe_side(index: int, comparison: SeedComparison) -> str:
-        row = pair_by_ids[comparison.first, comparison.second][index].row
-        values = [f"{name} {compact_value(row.values[key])}" for key, name in names.items() if key in row.values]
-        return " ".join(
-            [format_label(row.number), *([", ".join(values)] if len(names) <= MAX_VALUES and index == 0 else [])]
-        )
+        side = pair_by_ids[comparison.first, comparison.second][index]
+        values = [
+            f"{name} {compact_value(side.row.values[key])}" for key, name in names.items() if key in side.row.values
+        ]
+        return " ".join([side.label, *([", ".join(values)] if len(names) <= MAX_VALUES and index == 0 else [])])
 
     return [Column("first", partial(describe_side, 0)), Column("second", partial(describe_side, 1))]

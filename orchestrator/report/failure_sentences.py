@@ -3,9 +3,9 @@
 import math
 import re
 
+from orchestrator.record.state.labels import make_label
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.report.tables.configuration_tables import compute_median_of_others
-from orchestrator.results.confirmation import make_label
 from orchestrator.results.failure_values import MAX_KEYS, describe_shared_values
 from orchestrator.results.seed_failures import format_steps, make_retry_command
 from orchestrator.results.summary import Summary

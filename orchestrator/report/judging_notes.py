@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from orchestrator.record.state.entities import STOPPED_BY_BUDGET
+from orchestrator.record.state.labels import make_label
 from orchestrator.record.state.lineage import CONFIRMS
 from orchestrator.report.tables.columns import Cells
 from orchestrator.report.tables.configuration_tables import OTHERS, format_ranks
@@ -12,7 +13,7 @@ from orchestrator.results.analysis import (
     DEPENDENCE_REASONS,
     compare_orders,
 )
-from orchestrator.results.confirmation import make_label, read_search_labels
+from orchestrator.results.confirmation import read_search_labels
 from orchestrator.results.race_rounds import describe_race
 from orchestrator.results.scoring.evaluation_choice import BEST
 from orchestrator.results.scoring.length_groups import LengthGroups

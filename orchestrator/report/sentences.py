@@ -6,6 +6,7 @@ report.html, the screen and MLflow's note begin with `make_answers`.
 import math
 
 from orchestrator.record.state.entities import STOPPED_BY_BUDGET
+from orchestrator.record.state.labels import make_label
 from orchestrator.report.confirmation_sentences import describe_confirmation, describe_confirmation_briefly
 from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.failure_sentences import describe_failed_count, describe_lost, describe_shared
@@ -14,7 +15,7 @@ from orchestrator.report.lead_sentences import describe_lead, describe_lead_brie
 from orchestrator.results.analysis import (
     shows_effects,
 )
-from orchestrator.results.confirmation import make_label, read_search_labels
+from orchestrator.results.confirmation import read_search_labels
 from orchestrator.results.failure_values import MAX_KEYS
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import ConfigurationResult, Summary

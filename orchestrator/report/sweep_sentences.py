@@ -13,7 +13,6 @@ from orchestrator.statistics.intervals import LEVEL, count_needed_values
 from orchestrator.text.wording import (
     compact_value,
     format_count,
-    format_label,
     format_lengths,
     format_number,
     format_ranges,
@@ -121,8 +120,8 @@ def _describe_configurations(sweep_comparison: SweepComparison) -> Iterator[str]
     if not tested:
         return
 
-    numbers = {first.row.config_id: first.row.number for first, _ in sweep_comparison.matching.pairs}
-    differing_labels = [format_label(numbers[comparison.first]) for comparison in tested if comparison.holm_p < ALPHA]
+    labels = {first.row.config_id: first.label for first, _ in sweep_comparison.matching.pairs}
+    differing_labels = [labels[comparison.first] for comparison in tested if comparison.holm_p < ALPHA]
     group = tested[0].question.group
     lengths = sorted({length for comparison in tested for length in comparison.question.lengths})
     matched = format_count(len(tested), "matched configuration")

@@ -93,16 +93,6 @@ def read_search_labels(provenance: Mapping[str, Any]) -> dict[int, str]:
     return {number: format_label(configuration.get("number")) for number, configuration in enumerate(recorded)}
 
 
-def make_label(provenance: Mapping[str, Any], number: int) -> str:
-    """Return the label of a configuration for readers: "#8"; in a confirmation the label in the search.
-
-    Commands and CSV files have the number, which differs from the label in a confirmation.
-    """
-    recorded = provenance.get(CONFIRMS, {}).get("configurations", ())
-    search_number = recorded[number].get("number") if number < len(recorded) else None
-    return format_label(number if search_number is None else search_number)
-
-
 def match_search(state: SweepState) -> list[tuple[Mapping[str, Any], str | None]]:
     """Return the search's record of each confirmed configuration, with its config_id here (None if not drawn).
 

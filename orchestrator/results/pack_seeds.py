@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from orchestrator.record.state.labels import make_label
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmation import make_label
 from orchestrator.results.seed_failures import MAX_NAMED, name_seeds
 
 

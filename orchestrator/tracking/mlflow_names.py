@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.record.ledger.records import Record
-from orchestrator.results.confirmation import make_label
+from orchestrator.record.state.labels import make_label
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.wording import format_values
 

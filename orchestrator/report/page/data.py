@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from orchestrator.record.files.recorded_modules import import_recorded
+from orchestrator.record.state.labels import make_label
 from orchestrator.report.confirmation_sentences import describe_confirmed_pair
 from orchestrator.report.judging_notes import format_trained
 from orchestrator.report.lead_sentences import has_leader, make_extend_command
@@ -24,7 +25,6 @@ from orchestrator.report.tables.configuration_tables import (
 from orchestrator.report.tables.effect_table import describe_chance, list_outcomes, list_slopes
 from orchestrator.results.analysis import explain_missing_effects, shows_effects
 from orchestrator.results.comparing.shared_streams import are_paired
-from orchestrator.results.confirmation import make_label
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.read_confirmations import has_fresh_seeds, read_confirmations
 from orchestrator.results.scoring.configuration_scores import choose_evaluations

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from orchestrator.interface.trainer import MEMBERS_FOLDER
+from orchestrator.record.state.labels import make_label
 from orchestrator.report.failure_sentences import advise_on_failures
 from orchestrator.report.judging_notes import describe_columns, list_judging_notes
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
@@ -27,7 +28,6 @@ from orchestrator.report.tables.later_evaluation_table import make_later_section
 from orchestrator.report.tables.provenance_section import make_provenance_section
 from orchestrator.report.tables.race_tables import make_race_sections
 from orchestrator.results.analysis import shows_effects
-from orchestrator.results.confirmation import make_label
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.seed_failures import make_retry_command, name_seeds
 from orchestrator.results.summary import ConfigurationResult, Summary
@@ -220,13 +220,13 @@ def _render_commands(summary: Summary) -> str:
     """Return the HTML of the commands for this sweep, each with its purpose."""
     # User code is searched beside the original sweep file, whose path is not recorded.
     again = {"the same sweep again": f"{format_command('run', summary.folder / 'sweep.yaml')} --name another-name"}
-    numbers = [row.number for row in summary.rows]
+    labels = [make_label(summary.state.provenance, row.number).removeprefix("#") for row in summary.rows]
     commands = {
         **({} if summary.state.modules else again),
         "this page again": f"{format_command('report', summary.folder)} --open",
     }
-    if len(numbers) > 1:
-        commands["two configurations"] = f"{format_command('compare', summary.folder)} {numbers[0]} {numbers[1]}"
+    if len(labels) > 1:
+        commands["two configurations"] = f"{format_command('compare', summary.folder)} {labels[0]} {labels[1]}"
     if more_seeds := make_extend_command(summary):
         commands["more seeds"] = more_seeds
         scores = [row.score for row in summary.rows if row.rank is not None and row.score is not None]

@@ -8,6 +8,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from orchestrator.record.state.labels import make_label
 from orchestrator.report.tables.columns import (
     MISSING_TEXT,
     Column,
@@ -19,7 +20,7 @@ from orchestrator.report.tables.columns import (
     make_records,
     parse_columns,
 )
-from orchestrator.results.confirmation import Confirmation, make_label, read_search_labels
+from orchestrator.results.confirmation import Confirmation, read_search_labels
 from orchestrator.results.outcomes import get_searched_value
 from orchestrator.results.read_confirmations import read_confirmations
 from orchestrator.results.summary import ConfigurationResult, Summary

@@ -11,6 +11,7 @@ import numpy as np
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.files.recorded_modules import import_recorded
+from orchestrator.record.state.labels import make_label
 from orchestrator.results.comparing.shared_streams import SharedStreams, compare_streams
 from orchestrator.results.summary import CACHED_SUMMARIES, ConfigurationResult, Summary
 from orchestrator.statistics.exact_tests import correct_by_holm
@@ -37,6 +38,11 @@ class Side:
 
     summary: Summary
     row: ConfigurationResult
+
+    @property
+    def label(self) -> str:
+        """The label of the configuration; in a confirmation the label in the search."""
+        return make_label(self.summary.state.provenance, self.row.number)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -196,13 +196,13 @@ def _compare_groups(
 def _advise_configurations(first: Summary, second: Summary) -> str:
     """Return the command that compares the first configurations of two sweeps; empty if it would be refused."""
     try:
-        if not make_questions([(Side(first, first.rows[0]), Side(second, second.rows[0]))]):
+        sides = (Side(first, first.rows[0]), Side(second, second.rows[0]))
+        if not make_questions([sides]):
             return ""
     except (IndexError, UserError):  # no configurations, or no common metric
         return ""
-    command = (
-        f"{format_command('compare', first.folder)} {first.rows[0].number} {second.folder}/{second.rows[0].number}"
-    )
+    label, other_label = (side.label.removeprefix("#") for side in sides)
+    command = f"{format_command('compare', first.folder)} {label} {second.folder}/{other_label}"
     return f"; name two configurations instead: {command}"
 
 

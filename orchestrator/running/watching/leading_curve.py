@@ -4,8 +4,8 @@ import math
 
 from orchestrator.errors import LengthwiseError
 from orchestrator.record.files.curves import read_curves
+from orchestrator.record.state.labels import make_label
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmation import make_label
 from orchestrator.results.scoring.configuration_scores import choose_evaluations, mask_judged_rows, read_objective
 from orchestrator.results.scoring.evaluation_choice import select_steps
 from orchestrator.results.scoring.median_curves import make_bands

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from orchestrator.record.state.entities import ConfigurationState
+from orchestrator.record.state.labels import make_label
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
-from orchestrator.results.confirmation import make_label
 from orchestrator.results.scoring.search_design import count_planned, count_specified
 from orchestrator.results.scoring.validation_scores import has_early_stops
 from orchestrator.running.driving.running_pack import RunningPack

@@ -44,3 +44,12 @@ def test_a_name_of_none_or_of_several_is_refused(state):
     state.configurations[config_id[:8] + "zzzz"] = state.configurations[config_id]
     with pytest.raises(UserError, match=f"{config_id[:8]} is the start of several config_ids: #0"):
         find_configuration(state, config_id[:8])
+
+
+def test_a_confirmation_takes_the_labels_of_its_search(state):
+    """Labels come before numbers, except for an int; a number that is no label is allowed too."""
+    state.provenance["confirms"] = {"configurations": [{"number": number} for number in (8, 2, 0)]}
+    numbers = {"#8": 0, "8": 0, "2": 1, "#2": 1, "0": 2, "1": 1, 0: 0, 2: 2}
+    assert {name: find_configuration(state, name).number for name in numbers} == numbers
+    with pytest.raises(UserError, match="allowed: #8, #2, #0, a config_id"):
+        find_configuration(state, "#9")

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from orchestrator.errors import UserError
 from orchestrator.record.files.curves import read_curves
 from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
@@ -22,6 +23,7 @@ from orchestrator.report.tables.configuration_tables import make_identity_column
 from orchestrator.report.terminal import Screen
 from orchestrator.report.write_report import write_report
 from orchestrator.results import read_confirmations as confirmations_module
+from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.read_confirmations import has_fresh_seeds, read_confirmations
 from orchestrator.running.watching.leading_curve import make_leading_curve_rows
@@ -96,6 +98,20 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
         dict(make_status_rows(SweepState.load(child.folder)))["confirms"]
         == f"searched (#0 is #2, #1 is #{other} there)"
     )
+
+    # Commands on the confirmation take the labels of its tables; a number that is no label is its own.
+    for names in (("#2", str(other)), ("2", f"#{other}")):
+        compared = compare_named(child.folder, *names)
+        assert (compared.first.row.number, compared.second.row.number) == (0, 1)
+        assert (compared.first.label, compared.second.label) == ("#2", f"#{other}")
+    with pytest.raises(UserError, match=f"allowed: #2, #{other}, a config_id"):
+        compare_named(child.folder, "9", "2")
+    screen = io.StringIO()
+    [*compare_and_show(search.folder, [str(child.folder)], Console(file=screen, width=1000))]
+    assert "#2 of searched minus #2 of searched-confirm" in screen.getvalue()
+    is_named_alike = sweep == "searched"
+    assert (f"configuration, {search.rows[0].config_id}." in screen.getvalue()) == is_named_alike
+
     (listed,) = (line for line in list_sweeps(tmp_path) if line.startswith("searched-"))
     assert "  searched  " in listed and "(#2)" in listed  # the label in the search, as in the report
     score_text, _, judged_by = dict(make_status_rows(child.state))["best score"].partition(": ")
