@@ -4,6 +4,7 @@ from orchestrator.errors import LengthwiseError
 from orchestrator.interface.trainer import MISSING_REPORT_MARKER
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.seed_failures import make_retry_command
+from orchestrator.text.tracebacks import shorten_log
 from orchestrator.text.wording import format_command, group_errors
 
 _SHOWN_LINES = 15
@@ -37,7 +38,7 @@ def refuse_equal_failures(state: SweepState, min_packs: int | None) -> None:
     log = (
         next((pack.traces[-1] for pack in ended_packs if pack.traces and pack.traces[-1]), None) or "(its log is empty)"
     )
-    lines = log.strip().splitlines()[-_SHOWN_LINES:]
+    lines = shorten_log(log, _SHOWN_LINES)
     seeds = (
         f"first {len(ended_packs)} seeds failed with the same error{qualifier}"
         if len(ended_packs) > 1
