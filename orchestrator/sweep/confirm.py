@@ -16,7 +16,13 @@ from orchestrator.mirror.fetch import fetch_storage
 from orchestrator.plan.recorded_configurations import refuse_missing_initial_weights
 from orchestrator.record.files.recorded_modules import import_recorded
 from orchestrator.record.state.entities import STOPPED_BY_BUDGET
-from orchestrator.record.state.lineage import CONFIRMS, find_used_seeds, read_lineage, refuse_imported
+from orchestrator.record.state.lineage import (
+    CONFIRMS,
+    find_used_seeds,
+    name_confirmation,
+    read_lineage,
+    refuse_imported,
+)
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.write_report import write_report
 from orchestrator.results.make_summary import summarize
@@ -97,7 +103,7 @@ def plan_confirmation(
     sweep_by_seed = find_used_seeds(state)
     selection = ", ".join(format_label(row.number) for row in chosen) if labels else f"its first {len(chosen)}"
     header = {
-        "name": name or f"{state.name}-confirm",
+        "name": name or name_confirmation(state.name),
         "description": f"Confirmation of {state.name}: {selection} of {summary.complete_configurations} by "
         f"{summary.score_label}, on fresh seeds.",
         "seeds": list(choose_fresh_seeds(seeds, sweep_by_seed)),

@@ -81,6 +81,11 @@ def read_lineages(storage: Path, *, strict: bool) -> Iterator[SweepLineage]:
             yield read_lineage(ledger.parent)
 
 
+def name_confirmation(name: str, number: int = 1) -> str:
+    """Return the usual name of a confirmation of the sweep `name`: "quickstart-confirm", the second with a 2 behind."""
+    return f"{name}-confirm{number if number > 1 else ''}"
+
+
 def find_confirmations(state: SweepState) -> list[SweepLineage]:
     """Return the lineages of the sweeps in the same folder that confirm `state`, by name."""
     identity = SweepIdentity(state.name, state.spec_hash)

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import html
+import itertools
 import json
 import math
 import re
@@ -16,6 +17,7 @@ import pandas as pd
 
 from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.record.state.labels import make_label
+from orchestrator.record.state.lineage import name_confirmation
 from orchestrator.report.failure_sentences import advise_on_failures
 from orchestrator.report.judging_notes import describe_columns, list_judging_notes
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
@@ -232,8 +234,7 @@ def _render_commands(summary: Summary) -> str:
         scores = [row.score for row in summary.rows if row.rank is not None and row.score is not None]
         if top := min(3, sum(map(math.isfinite, scores))):
             first = f"the first {top}" if top > 1 else "the first"
-            confirm = f"{format_command('confirm', summary.folder)} --top {top} --seeds {ENOUGH_SEEDS}"
-            commands[f"{first} again, on fresh seeds"] = confirm
+            commands[f"{first} again, on fresh seeds"] = _make_confirm_command(summary, top)
     if retry := make_retry_command(summary.state):
         commands["crashed seeds again, when the cause is fixed"] = retry
     commands |= {
@@ -246,6 +247,14 @@ def _render_commands(summary: Summary) -> str:
     lines = "\n".join(f"{command_line:{width}}   # {purpose}" for purpose, command_line in commands.items())
     note = "Every curve of every seed is in curves.parquet, with the searched values; tables are in the CSV files."
     return f"<pre>{escape(lines)}\n</pre>" + "".join(_render_paragraphs([note], "note"))
+
+
+def _make_confirm_command(summary: Summary, top: int) -> str:
+    """Return the command that confirms the first `top` configurations, with a name that no sweep beside it has."""
+    command = f"{format_command('confirm', summary.folder)} --top {top} --seeds {ENOUGH_SEEDS}"
+    names = (name_confirmation(summary.name, number) for number in itertools.count(1))
+    name = next(name for name in names if not (summary.folder.parent / name).exists())
+    return command if name == name_confirmation(summary.name) else f"{command} --name {name}"
 
 
 def _render_section(section: Section, *, with_heading: bool = True) -> str:

@@ -1,6 +1,7 @@
 """What the reports of a search and of its confirmation say about each other."""
 
 import hashlib
+import html
 import io
 import json
 import re
@@ -188,3 +189,18 @@ def test_confirmations_are_read_once_for_everything_that_is_written_and_printed(
     write_report(result.folder, result, read_curves(result.state))
     Console(file=io.StringIO()).print(Screen(result))
     assert read_confirmations(result) == () and read == ["searched"]
+
+
+def test_the_page_offers_a_confirmation_with_a_free_name(searched, synthetic_sweep, simple_curve, tmp_path):
+    state = searched()
+    for number in (1, 2, 3):
+        page = write_report(state.folder)[0].read_text()
+        (command,) = re.findall(r"^lengthwise confirm .*?(?=  )", html.unescape(page), re.MULTILINE)
+        options = dict(re.findall(r"--(\w+) (\S+)", command))
+        name = options.get("name")
+        assert name == (None if number == 1 else f"{state.name}-confirm{number}")
+        planned = plan_confirmation(state, top=int(options["top"]), seeds=options["seeds"], name=name)
+        assert not (tmp_path / planned.spec.name).exists()
+        listed, seeds = planned.spec.search.listed, planned.spec.seeds
+        draft = synthetic_sweep(tmp_path / f"draft{number}", listed, seeds, simple_curve)
+        as_confirmation(draft, planned, tmp_path / planned.spec.name)
