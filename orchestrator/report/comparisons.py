@@ -1,6 +1,7 @@
 """Print and write the comparisons of `lengthwise compare`: of two configurations, or of sweeps with the first one."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from orchestrator.code.user_code import PROGRAM
+from orchestrator.engine.environment import MODULE
 from orchestrator.errors import NotASweep, UserError, convert_write_errors
 from orchestrator.mirror.fetch import find_sweep
 from orchestrator.record.ledger.folders import has_ledger
@@ -50,6 +53,9 @@ from orchestrator.text.wording import (
     compact_value,
     format_count,
     format_label,
+    format_ranges,
+    join_first_few,
+    list_differing_keys,
     shorten_keys,
 )
 
@@ -143,8 +149,11 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
         yield make_sentence_text(f"{name}: {_describe_configuration(side)}", console, summary)
 
     # Differing settings explain a difference, so they precede the table.
-    differing = comparisons[0].shared.differing
-    values = [f"{key} {' / '.join(compact_pair(*pair))}" for key, pair in differing.items()]
+    shared = comparisons[0].shared
+    values = [
+        _describe_code(key, sides, names) if key in shared.code else f"{key} {' / '.join(compact_pair(*pair))}"
+        for key, pair in shared.differing.items()
+    ]
     yield make_sentence_text(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, summary)
     yield ""
     yield Text(describe_sign(comparisons, *distinguish_names(names)), style="bold")
@@ -195,6 +204,34 @@ def _advise_more_seeds(
     commands = list(filter(None, map(make_extend_command, short)))
     if commands and comparison.outcome.paired and comparison.outcome.n < MIN_FOR_MEDIAN:
         yield make_sentence_text(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, summaries[0])
+
+
+def _describe_code(key: str, sides: Sequence[Side], names: Sequence[str]) -> str:
+    """Return which seeds ran with other code than most, as text: "train.py (seeds 1, 4 of #6 ran with other code)"."""
+    recorded = [side.summary.provenance[side.row.config_id].code for side in sides]
+    digests = [{seed: code.get(key, "") for seed, code in by_seed.items()} for by_seed in recorded]
+    all_digests = [digest for by_seed in digests for digest in by_seed.values()]
+    most_common = Counter(all_digests).most_common(1)[0][0]
+    others = []
+    for name, by_seed in zip(names, digests, strict=True):
+        if seeds := sorted(seed for seed, digest in by_seed.items() if digest != most_common):
+            numbers = f"seed{'s'[: len(seeds) > 1]} {format_ranges(seeds)} of {name}"
+            others.append(name if len(seeds) == len(by_seed) else numbers)
+
+    # The files of a program, unlike those of a module, have names that a user knows; after a resume a seed has two
+    # digests.
+    label = key
+    if key == f"{MODULE}{PROGRAM}":
+        copies = [
+            fields["files"]
+            for side in sides
+            for code in side.summary.state.codes
+            for fields in code["modules"]
+            if fields["module"] == PROGRAM and any(fields["sha256"][:16] in digest for digest in all_digests)
+        ]
+        changed = {name for copy in copies for name in list_differing_keys(copies[0], copy)}
+        label = join_first_few(sorted(changed)) or "the program"
+    return f"{label} ({' and '.join(others)} ran with other code)"
 
 
 def _describe_configuration(side: Side) -> str:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from orchestrator.code.user_code import PROGRAM
+from orchestrator.engine.environment import MODULE
 from orchestrator.report.tables.seed_comparison_table import count_pairs_needed, describe_failed_pairs
 from orchestrator.results.comparing.seed_comparisons import SeedComparison
 from orchestrator.results.comparing.sweep_comparison import SweepComparison
@@ -34,7 +36,7 @@ def describe_differences(sweep_comparison: SweepComparison) -> str:
     """Return the keys in which two sweeps differ, with both values, except for code, whose values are digests."""
     differing = {**sweep_comparison.specification, **sweep_comparison.environment}
     values = [f"{key} {_shorten_value(first)} / {_shorten_value(second)}" for key, (first, second) in differing.items()]
-    values += [f"code of {key}" for key in sweep_comparison.code]
+    values += [f"code of {'the program' if key == f'{MODULE}{PROGRAM}' else key}" for key in sweep_comparison.code]
     return join_first_few(values, MAX_DIFFERING_KEYS) if values else "nothing that was recorded"
 
 

@@ -1,9 +1,13 @@
 """The section on provenance: code, machine and versions of a sweep and of its packs."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.code.code_record import name_copy_folder
+from orchestrator.code.user_code import DATA, PROGRAM
+from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.columns import Section
 from orchestrator.results.pack_environments import PackEnvironments, PackGroup, describe_code
 from orchestrator.results.pack_seeds import name_pack_seeds
@@ -23,10 +27,11 @@ def make_provenance_section(summary: Summary) -> Section:
     versions = facts.pop("versions", {})
     texts = {key.replace("_", " "): _format_fact(fact) for key, fact in facts.items()}
     texts["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
-    texts |= {f"code {name}": describe_code(code) for name, code in environments.codes.items()}
-    for fields in summary.state.modules:
-        where = "installed" if fields["installed"] else name_copy_folder(fields["sha256"])
-        texts[f"module {fields['module']}"] = f"{join_first_few(list(fields['files']), maximum=8)} ({where})"
+    texts |= _describe_codes(environments)
+    copies = _list_copies(summary.state, environments)
+    for copy in copies:
+        where = "installed" if copy.fields["installed"] else name_copy_folder(copy.fields["sha256"])
+        texts[_name_copy(copy, copies)] = f"{join_first_few(list(copy.fields['files']), maximum=8)} ({where})"
 
     # A script may change between packs, so its defaults belong to packs, not to the sweep.
     if defaults := list_program_defaults(summary.state.packs.values()):
@@ -43,8 +48,58 @@ def make_provenance_section(summary: Summary) -> Section:
     hidden = len(groups) - MAX_GROUPS
     notes = [f"{hidden} more groups of {environments.noun}s are in the ledger."] if hidden > 0 else []
     if sum(len(group.packs) for group in groups) > len({pack_id for group in groups for pack_id in group.packs}):
-        notes.append(f"A {environments.noun} that was resumed or retried with other code is in each of its rows.")
+        notes.append(f"A {environments.noun} that was resumed with other code is in each of its rows.")
     return Section(heading="Provenance", cells={"what": list(texts), "value": list(texts.values())}, notes=notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Copy:
+    """A copy of a module or program as code records have it, and the number of seeds that it trained."""
+
+    fields: Mapping[str, Any]
+    seeds: int
+
+
+def _describe_codes(environments: PackEnvironments) -> dict[str, str]:
+    """Return the rows of the code records that trained packs, of all where the packs are not known.
+
+    Records with the same text share a row: they differ in modules, which have rows of their own.
+    """
+    trained = {group.code for group in environments.groups}
+    names_by_text: dict[str, list[str]] = {}
+    for name, code in environments.codes.items():
+        if name in trained or trained.isdisjoint(environments.codes):
+            names_by_text.setdefault(describe_code(code), []).append(name)
+    return {f"code {', '.join(names)}": text for text, names in names_by_text.items()}
+
+
+def _list_copies(state: SweepState, environments: PackEnvironments) -> list[_Copy]:
+    """Return the copies of modules that trained packs in the order of their records; of the latest if none is known."""
+    # A pack may have run with several records that have the same copy.
+    packs_by_code: dict[str | None, set[str]] = {}
+    for group in environments.groups:
+        packs_by_code.setdefault(group.code, set()).update(group.packs)
+    fields_by_copy = dict[tuple[str, str], Mapping[str, Any]]()
+    packs_by_copy: dict[tuple[str, str], set[str]] = {}
+    for name, code in environments.codes.items():
+        for fields in code["modules"] if name in packs_by_code else ():
+            copy = (fields["module"], fields["sha256"])
+            fields_by_copy[copy] = fields
+            packs_by_copy.setdefault(copy, set()).update(packs_by_code[name])
+    if not fields_by_copy:
+        return [_Copy(fields=fields, seeds=0) for fields in state.modules]
+    return [
+        _Copy(fields=fields, seeds=sum(len(state.packs[pack_id].members) for pack_id in packs_by_copy[copy]))
+        for copy, fields in fields_by_copy.items()
+    ]
+
+
+def _name_copy(copy: _Copy, copies: Sequence[_Copy]) -> str:
+    """Return the label of a copy: "program", or "program of 44 seeds" if other seeds have another copy of it."""
+    module = copy.fields["module"]
+    name = module.strip("()") if module in (PROGRAM, DATA) else f"module {module}"
+    is_alone = sum(other.fields["module"] == module for other in copies) == 1
+    return name if is_alone else f"{name} of {format_count(copy.seeds, 'seed')} ({copy.fields['sha256'][:12]})"
 
 
 def _format_fact(fact: Any) -> str:

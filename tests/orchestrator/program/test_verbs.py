@@ -12,6 +12,7 @@ from orchestrator.record.ledger.records import read_records
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.judging_notes import describe_selection
 from orchestrator.report.sentences import describe_best
+from orchestrator.report.tables.provenance_section import make_provenance_section
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.pack_environments import PackEnvironments, read_pack_code
 from orchestrator.running.watching.status import make_status_rows
@@ -256,6 +257,11 @@ def test_code_is_said_to_differ_only_if_something_of_the_old_code_is_left(
     assert (state.end_status, state.failed_packs, len(state.codes)) == ("complete", [], 2)
     environments = PackEnvironments.from_state(state)
     assert (environments.began_with_other_code, environments.seed_count) == (others, 2)
+    cells = make_provenance_section(summarize(state)).cells
+    assert sum("train.py" in value for value in cells["value"]) == (2 if others else 1)
+    assert len({value for what, value in zip(cells["what"], cells["value"], strict=True) if "code " in what}) == sum(
+        "code " in what for what in cells["what"]
+    )
     assert bool(environments.code_sentences) == bool(others)
     assert ("different code" in dict(make_status_rows(state)).get("runs differ", "")) == bool(others)
     assert {" then " in text for code in read_pack_code(state).values() for text in code.values()} >= {bool(others)}
@@ -283,6 +289,13 @@ def test_seeds_that_newer_code_ended_are_counted_apart(
     assert sorted(len(group.packs) for group in environments.groups) == ([1, 3] if saved == "pass" else [1, 2])
     (sentence,) = environments.code_sentences
     assert re.findall(r"\d+", sentence) == ["2", "3", "1"]  # with earlier code alone, all, with both or again
+
+    # Provenance has the copy of the script that each seed ran.
+    cells = make_provenance_section(summarize(state)).cells
+    copies = [fields["sha256"][:12] for code in state.codes for fields in code["modules"]]
+    rows = [(what, value) for what, value in zip(cells["what"], cells["value"], strict=True) if "train.py" in value]
+    assert [value.rpartition("code/")[2].rstrip(")") for _, value in rows] == copies
+    assert [re.search(r"(\d+) seed", what)[1] for what, _ in rows] == (["3", "1"] if saved == "pass" else ["2", "1"])
 
     # Earlier versions did not record that it started from step 0.
     records = read_records(state.folder)
@@ -354,3 +367,27 @@ def test_secrets_of_the_environment_are_not_recorded(study: Study, monkeypatch: 
             assert not [name for name, value in secrets.items() if value.encode() in content], path
     log = next(state.folder.glob("members/*/*.log"))
     assert re.search(r"^None$", log.read_text(), re.MULTILINE)
+
+
+def test_seeds_that_ran_with_another_script_are_named_by_compare(
+    study: Study, lengthwise: CommandLine, own_code_forgotten
+) -> None:
+    crash = "step == 15 and given['lr'] == '0.5' and given['seed'] in '12' and 1 / 0"
+    study.write(script(step=crash), space={"config.lr": {"grid": [0.5, 0.25]}}, seeds=4)
+    state = study.run()
+    study.write(script(), space={"config.lr": {"grid": [0.5, 0.25]}}, seeds=4)
+    study.resume(state, retry_failed=True, accept_code_change=True)
+    shown = lengthwise.succeeds("compare", state.folder, "0", "1").stdout
+    (differing,) = [line for line in shown.splitlines() if line.startswith("They differ in")]
+    assert "train.py (seeds 1-2 of #0 " in differing and "module" not in differing
+    assert not re.search(r"\b[0-9a-f]{12}", differing)
+
+    # Of two sweeps, each with its own script.
+    study.write(script(), space={"config.lr": {"grid": [0.5]}}, seeds=4)
+    other = study.run(name="other")
+    own_code_forgotten()
+    study.write(script() + "# edited\n", space={"config.lr": {"grid": [0.5]}}, seeds=4)
+    edited = study.run(name="edited")
+    shown = lengthwise.succeeds("compare", other.folder, "0", f"{edited.folder}/0").stdout
+    assert "train.py (#0 of edited " in shown
+    assert "(program)" not in lengthwise.succeeds("compare", other.folder, edited.folder).stdout
