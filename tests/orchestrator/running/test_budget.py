@@ -17,8 +17,6 @@ from tests.orchestrator.running.ledgers import begin_ledger, keyed
 
 pytestmark = pytest.mark.usefixtures("no_reports")
 
-pytestmark = pytest.mark.usefixtures("no_reports")
-
 TWO_IN_A_PACK = ("--set", "resources.pack=2", "--set", "resources.checkpoint_steps=null")
 
 
