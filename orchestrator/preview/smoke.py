@@ -23,9 +23,9 @@ from orchestrator.plan.checks.sweep_file_checks import (
 )
 from orchestrator.plan.configurations import Configuration
 from orchestrator.program.exit_causes import ProgramEnded
-from orchestrator.record.files.recorded_modules import make_worker_modules
+from orchestrator.record.files.recorded_modules import make_worker_modules, map_copies
 from orchestrator.running.driving.pack_work import make_single_member_work
-from orchestrator.running.pack.retries import describe_exception
+from orchestrator.running.pack.retries import describe_exception, make_death
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.text.wording import format_count, format_duration, format_label
 from orchestrator.trainer_choice import get_trainer
@@ -144,7 +144,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
     """Run the first member of a configuration up to its first report; return the step of the report and the seconds.
 
     The step is 0 without a report. The member runs in a temporary folder, from copies of its files as in a sweep.
-    Raises SmokeFailed with the last lines of its log.
+    Raises SmokeFailed with the lines of its log, in which copies have the names of the user's files.
     """
     trainer, member = get_trainer(spec.sections), configuration.build_member(spec.seeds[0])
     with TemporaryDirectory(prefix="lengthwise-") as temporary:
@@ -153,7 +153,8 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
         # A sweep runs copies of the user's files, so a file that it would not copy must be missing here, too.
         sources = [*import_spec_modules(spec), *trainer.find_sources([member], spec.folder)]
         modules = [source.to_fields() for source in sources]
-        for source, fields in zip(sources, make_worker_modules(folder, modules), strict=True):
+        worker_modules = make_worker_modules(folder, modules)
+        for source, fields in zip(sources, worker_modules, strict=True):
             for file in source.files if not source.installed else ():
                 target = Path(fields["root"]) / file
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -173,6 +174,7 @@ def run_to_first_report(spec: SweepSpec, configuration: Configuration) -> tuple[
             try:
                 trainer.train_members(work, [member], reporter, None)
             except ProgramEnded as error:
-                lines = "\n".join(f"  {line}" for line in (error.trace or "its log is empty").splitlines())
-                raise SmokeFailed(f"configuration {name}: {error.message}\n{lines}") from error
+                death = make_death(error, copies=map_copies(worker_modules))
+                lines = "\n".join(f"  {line}" for line in (death.trace or "its log is empty").splitlines())
+                raise SmokeFailed(f"configuration {name}: {death.message}\n{lines}") from error
         return reporter.step, time.monotonic() - began

@@ -127,6 +127,22 @@ def test_a_member_is_run_to_its_first_report_before_a_sweep(
         assert failed.returncode == 1 and "#0" in failed.stderr and "no_such_key" in failed.stderr
 
 
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [("1 / 0", "ZeroDivisionError"), ("run.report(10, {'ac': 1.0})", "'ac'")],
+    ids=["crash", "report"],
+)
+def test_a_smoke_test_names_the_script_that_the_user_edits(
+    code: str, error: str, study: Study, lengthwise: CommandLine
+) -> None:
+    file = study.write(script(step=f"step == 5 and {code}"))
+    for words in (("validate", file, "--smoke"), ("plan", file, "--measure")):
+        failed = lengthwise(*words)
+        message = "".join(failed.stderr.split())  # the console breaks long lines
+        assert failed.returncode == 1 and error in failed.stderr
+        assert f'File"{study.folder / "train.py"}",line' in message and "/code/" not in message
+
+
 def test_draws_that_repeat_another_take_no_time(study: Study, lengthwise: CommandLine, own_code_forgotten) -> None:
     space = {"config.lr": {"choice": [0.1, 0.2]}}
     program = {**PROGRAMS["function"]["program"], "member_minutes": 1}
