@@ -24,7 +24,7 @@ from orchestrator.errors import LengthwiseError, SpecChanged, UserError
 from orchestrator.record.ledger.folders import find_default_storage, has_ledger, list_sweep_folders
 from orchestrator.running.with_ray import start as ray_start
 from orchestrator.sweep.children import SweepChildren
-from orchestrator.text.consoles import align_rows, make_console, say
+from orchestrator.text.consoles import align_rows, make_console, say, show_until_stopped
 from search_spaces import Reading, SweepFileError, SweepSpec, read_sweep
 
 
@@ -219,19 +219,21 @@ def run(
     workers: Annotated[int | None, typer.Option(min=1, help="Packs at once, at most (resources.workers).")] = None,
 ) -> None:
     """Run a sweep to its report; with --resume also one that exists."""
-    # Reading checks only the grammar; names and bounds need torch, which takes seconds to import.
     max_seconds = options.parse_duration(max_time)
     overrides = [*(overrides or ()), *([f"resources.workers={workers}"] if workers is not None else [])]
     overrides = options.add_uris(overrides, tracking_uri, notify)
-    reading = read_sweep(file, overrides, name, imports or ())
     storage = storage or find_default_storage()
-    unchecked_spec = None if reading.findings.problems else reading.spec
-
-    # First decision: without --resume, a sweep that exists is refused, if possible before torch is imported.
-    if unchecked_spec is not None and not resume:
-        _refuse_existing_early(unchecked_spec, storage / unchecked_spec.name)
 
     with ExitStack() as exit_stack:
+        # Reading checks only the grammar; names and bounds need torch, which takes seconds to import.
+        first_line = exit_stack.enter_context(show_until_stopped(console, f"{file}: reading ..."))
+        reading = read_sweep(file, overrides, name, imports or ())
+        unchecked_spec = None if reading.findings.problems else reading.spec
+
+        # First decision: without --resume, a sweep that exists is refused, if possible before torch is imported.
+        if unchecked_spec is not None and not resume:
+            _refuse_existing_early(unchecked_spec, storage / unchecked_spec.name)
+
         # Second decision: the child processes of a new sweep start now, and import while this process checks the file.
         children = None
         if unchecked_spec is not None and not (storage / unchecked_spec.name).exists():
@@ -246,11 +248,13 @@ def run(
         if resume and _has_begun(storage / spec.name):
             from orchestrator.sweep.run_and_resume import resume_with_spec
 
+            first_line.stop()
             outcome = resume_with_spec(spec, storage, console, max_seconds=max_seconds)
         else:
             ray_start.start_local_ray(spec.resources)  # before the imports of the next line, which take a second
             from orchestrator.sweep.run_and_resume import run_sweep
 
+            first_line.stop()
             outcome = run_sweep(spec, storage, console, children=children, max_seconds=max_seconds)
     raise typer.Exit(outcome.exit_code)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +24,7 @@ from orchestrator.report.tables.configuration_tables import (
 from orchestrator.results.confirmation import read_search_labels
 from orchestrator.results.seed_failures import make_failure_rows, make_retry_command
 from orchestrator.results.summary import ConfigurationResult, Summary
+from orchestrator.text.consoles import wrap_sentence
 from orchestrator.text.wording import format_command, format_count
 
 MIN_LINES = 20  # lines of a screen; a window that is higher than MIN_LINES + SPARE_LINES has more
@@ -48,10 +49,8 @@ LEFT_ALIGNED = {
 
 
 def make_sentence_text(text: str, console: Console, summary: Summary, style: str = "") -> RenderableType:
-    """Return a sentence that wraps on a terminal, unless it contains the sweep's folder; files have it on one line."""
-    unwrapped = not console.is_terminal or str(summary.folder) in text
-    # In a group, because rich joins bare texts into a new one, which would wrap.
-    return Group(Text(text, style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold"))
+    """Return a sentence of a report, as `wrap_sentence` wraps it."""
+    return wrap_sentence(text, console, summary.folder, style)
 
 
 def split_table(cells: Cells, width: int, keys: int) -> list[Cells]:

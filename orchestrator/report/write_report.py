@@ -5,7 +5,7 @@ import tempfile
 import threading
 import time
 import webbrowser
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -26,6 +26,7 @@ from orchestrator.text.consoles import say
 from trainers.files.atomic_file import write_atomic
 
 MIN_PAGE_SECONDS = 10.0  # between two pages of a running sweep
+FIRST_PAGE_SECONDS = 1.0  # before its first evaluation, which a reader waits for
 
 
 def present_report(folder: Path, console: Console, *, quiet: bool = False, show: bool = False) -> None:
@@ -87,25 +88,32 @@ def list_report_files(folder: Path) -> list[Path]:
     return [path for name in (REPORT_HTML, *TABLES) if (path := folder / name).is_file()]
 
 
-def write_page(folder: Path) -> None:
-    """Write only report.html from the current ledger; raises what reading ledger and curves raises."""
-    write_atomic(folder / REPORT_HTML, [render_page(*_read_results(folder)).encode()])
+def write_page(folder: Path) -> tuple[Summary, pd.DataFrame]:
+    """Write only report.html from the current ledger; return the summary and the curves of the sweep.
 
-
-def refresh_page(folder: Path, ended: threading.Event) -> None:
-    """Rewrite the page after new records of a running sweep, until `ended` is set.
-
-    Pages are at least MIN_PAGE_SECONDS apart, and writing them takes at most a fifth of the time.
+    Raises what reading ledger and curves raises.
     """
-    written_size = -1
+    summary, curves = _read_results(folder)
+    write_atomic(folder / REPORT_HTML, [render_page(summary, curves).encode()])
+    return summary, curves
+
+
+def refresh_page(folder: Path, ended: threading.Event) -> Iterator[tuple[Summary, pd.DataFrame]]:
+    """Rewrite the page after new records of a running sweep, until `ended` is set; yield what each page shows.
+
+    Pages are at least MIN_PAGE_SECONDS apart, before the first evaluation FIRST_PAGE_SECONDS, and writing them takes at
+    most a fifth of the time.
+    """
+    written_size, seconds = -1, FIRST_PAGE_SECONDS
     wait_seconds = 0.0
     while not ended.wait(wait_seconds):
         began = time.monotonic()
         size = (folder / LEDGER_FILE).stat().st_size
         if size != written_size:
-            write_page(folder)
-            written_size = size
-        wait_seconds = max(MIN_PAGE_SECONDS, 4 * (time.monotonic() - began))
+            summary, curves = write_page(folder)
+            yield summary, curves
+            written_size, seconds = size, MIN_PAGE_SECONDS if len(curves) else FIRST_PAGE_SECONDS
+        wait_seconds = max(seconds, 4 * (time.monotonic() - began))
 
 
 def show_later_evaluations(folder: Path, keys: Collection[object], console: Console) -> None:

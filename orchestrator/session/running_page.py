@@ -10,9 +10,14 @@ _RETRY_SECONDS = 10.0  # after an error
 
 
 class RunningPage:
-    """A context that keeps report.html up to date, and imports the modules that the final report needs."""
+    """A context that keeps report.html up to date, and imports the modules that the final report needs.
+
+    `interim_best` is the text of `describe_interim_best` for the last page.
+    """
 
     def __init__(self, folder: Path) -> None:
+        self.interim_best = ""
+
         # A daemon thread does not keep a driver alive that is ended by an error.
         self._folder = folder
         self._ended = threading.Event()
@@ -35,8 +40,10 @@ class RunningPage:
         while not self._ended.is_set():
             try:
                 from orchestrator.report.write_report import refresh_page  # imports pandas and scipy
+                from orchestrator.running.watching.interim_best import describe_interim_best
 
-                refresh_page(self._folder, self._ended)
+                for summary, curves in refresh_page(self._folder, self._ended):
+                    self.interim_best = describe_interim_best(summary.state, curves)
             except Exception:
                 _log.debug("the page of the running sweep was not written", exc_info=True)
                 self._ended.wait(_RETRY_SECONDS)

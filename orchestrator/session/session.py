@@ -22,7 +22,7 @@ from orchestrator.running.driving.budget import Limit
 from orchestrator.running.driving.equal_failures import EqualFailures
 from orchestrator.running.driving.interrupts import INTERRUPTED_EXIT_CODE, Interrupts, set_exit_message
 from orchestrator.session.webhook import WebhookNotifier
-from orchestrator.text.consoles import say
+from orchestrator.text.consoles import say, wrap_sentence
 from orchestrator.text.wording import format_command, format_count
 
 
@@ -51,8 +51,8 @@ class Session:
         return self.ledger.folder
 
     def say(self, sentence: str) -> None:
-        """Print a sentence for the user."""
-        say(self.console, sentence)
+        """Print a sentence for the user; a terminal wraps it between words."""
+        self.console.print(wrap_sentence(sentence, self.console, self.folder))
 
     def read_state(self) -> SweepState:
         """Return the state in the ledger. Raises KeyboardInterrupt for a signal that arrived while it was opened."""

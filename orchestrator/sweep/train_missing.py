@@ -106,10 +106,13 @@ def _run_driver(
             session.say(f"note: {hidden}")
         display, meter = ProgressDisplay(session.console, spec.name), SpeedMeter(state)
 
+        # A short sweep in this process needs no page until it ends.
+        page = RunningPage(session.folder) if scheduler_name != "inline" else None
+
         def tick(driver: SweepDriver) -> None:
             """Redraw the display if due, and report rejections by MLflow. Raises KeyboardInterrupt after a signal."""
             session.interrupts.raise_if_interrupted()
-            display.show_if_due(lambda: meter.make_rows(state, driver.running))
+            display.show_if_due(lambda: meter.make_rows(state, driver.running, page.interim_best if page else ""))
             if publisher is not None:
                 _report_refusals(session, publisher)
 
@@ -131,9 +134,7 @@ def _run_driver(
         if warning := copy_at_start(session.ledger):
             session.say(f"warning: {warning}")
 
-        # A short sweep in this process needs no page until it ends.
-        page = RunningPage(session.folder) if scheduler_name != "inline" else nullcontext()
-        with page, display.show_live(), session.record_if_interrupted(state):
+        with page or nullcontext(), display.show_live(), session.record_if_interrupted(state):
             scheduler.run(driver)
             driver.remove_stop_file()
             session.record_end(state, () if is_sweep_complete(spec, state) else driver.stopped_by)

@@ -7,13 +7,18 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from orchestrator.text.redaction import remove_controls
 from search_spaces.grammar.passwords import mask_passwords
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
 FILE_WIDTH = 160  # characters of a table in a log or pipe
@@ -98,3 +103,24 @@ def align_rows(rows: Sequence[tuple[str, str]]) -> str:
 def say(console: Console, text: str) -> None:
     """Print a text without markup, colors or added line breaks."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def show_until_stopped(console: Console, text: str) -> "Live":
+    """Return a context that shows a line on a terminal until it ends or is stopped; files do not have the line.
+
+    It has no thread and leaves the standard streams alone, so that processes can be started in it.
+    """
+    from rich.live import Live
+
+    line = Text(text, "dim")
+    return Live(line, console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
+
+
+def wrap_sentence(text: str, console: Console, folder: Path, style: str = "") -> RenderableType:
+    """Return a sentence that a terminal wraps between words; on one line in files, and if it has the path `folder`.
+
+    Paths and commands stay on one line, so that they can be copied.
+    """
+    unwrapped = not console.is_terminal or str(folder) in text
+    # In a group, because rich joins bare texts into a new one, which would wrap.
+    return Group(Text(mask_passwords(text), style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold"))

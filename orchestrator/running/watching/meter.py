@@ -36,8 +36,13 @@ class SpeedMeter:
         self._started_at: float | None = None  # the time at which a worker was first seen with a pack
         self._training_since: float | None = None  # the time at which a pack was first seen training
 
-    def make_rows(self, state: SweepState, running: Mapping[str, RunningPack]) -> list[tuple[str, str]]:
-        """Return the current progress of a sweep with these running packs as rows of label and text."""
+    def make_rows(
+        self, state: SweepState, running: Mapping[str, RunningPack], interim_best: str = ""
+    ) -> list[tuple[str, str]]:
+        """Return the current progress of a sweep with these running packs as rows of label and text.
+
+        `interim_best` is the best configuration before any has ended.
+        """
         now, steps = time.monotonic(), count_steps_done(state, running)
         if running and self._started_at is None:
             self._started_at = now
@@ -49,7 +54,8 @@ class SpeedMeter:
         speed = self._measure_speed(state, running, steps, now)
         phases = Counter(PHASES.get(running_pack.phase, running_pack.phase) for running_pack in running.values())
         phase = ", ".join(sorted(phases)) or "starting workers"
-        return make_progress_rows(state, running, elapsed=now - self._began_at, speed=speed, phase=phase)
+        elapsed = now - self._began_at
+        return make_progress_rows(state, running, elapsed=elapsed, speed=speed, phase=phase, interim_best=interim_best)
 
     def _measure_speed(
         self, state: SweepState, running: Mapping[str, RunningPack], steps: Mapping[str, int], now: float
@@ -73,12 +79,19 @@ class SpeedMeter:
 
 
 def make_progress_rows(
-    state: SweepState, running: Mapping[str, RunningPack], *, elapsed: float, speed: float, phase: str
+    state: SweepState,
+    running: Mapping[str, RunningPack],
+    *,
+    elapsed: float,
+    speed: float,
+    phase: str,
+    interim_best: str = "",
 ) -> list[tuple[str, str]]:
     """Return the progress of a sweep with these running packs as rows of label and text.
 
-    In a race, totals and time left are for the present round. `speed`, in member-steps per second, is shown until a
-    pack has measured its own speed.
+    The rows of a sweep stay the same from its start to its end, so that a live table does not jump. In a race, totals
+    and time left are for the present round. `speed`, in member-steps per second, is shown until a pack has measured its
+    own speed; `interim_best`, the best configuration before any has ended, until one has a score.
     """
     # Running packs measure their own speed, which is newer than the sweep's.
     done, total = sum(count_steps_done(state, running).values()), count_steps(state)
@@ -88,7 +101,7 @@ def make_progress_rows(
     training_text = f", {in_training} training" if in_training else ""
     member_steps_per_second = sum(running_pack.member_steps_per_second for running_pack in running.values()) or speed
 
-    # A race, early stopping and the wait for the first evaluation have rows that other sweeps do not show.
+    # A race and early stopping have rows that other sweeps do not show.
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     rows += [
         ("seeds", f"{counts['complete'] + counts['failed']}/{count_seeds(state)}{training_text}"),
@@ -97,12 +110,10 @@ def make_progress_rows(
     if has_early_stops(state):
         rows.append(("seeds stopped early", str(sum(member.stopped_at is not None for member in state.members))))
     rows.append(("configurations", f"{state.configurations_done}/{count_planned(state)}"))
-    if (seconds_left := estimate_first_evaluation(state, running)) is not None:
-        begins = f"begins in about {format_duration(seconds_left)}" if seconds_left else "under way"
-        rows.append(("first evaluation", begins))
     return [
         *rows,
-        ("best so far", format_best_score(state)),
+        ("first evaluation", _describe_first_evaluation(state, running)),
+        ("best so far", format_best_score(state, interim_best or "none yet")),
         ("steps", f"{100 * done / total:.0f} %, {member_steps_per_second:,.0f} per second" if total else "-"),
         ("elapsed", format_duration(elapsed)),
         ("time left", _describe_time_left(total - done, speed)),
@@ -117,14 +128,21 @@ def _describe_time_left(steps: int, speed: float) -> str:
     return f"about {format_duration(steps / speed)}" if steps else "the last evaluation"
 
 
-def estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPack]) -> float | None:
+def _describe_first_evaluation(state: SweepState, running: Mapping[str, RunningPack]) -> str:
+    """Return as text when the first evaluation of a sweep begins; "done" after it, "-" if that is unknown."""
+    if any(pack.evaluations for pack in state.packs.values()):
+        return "done"
+    seconds = _estimate_first_evaluation(state, running)
+    if seconds is None:
+        return "-"
+    return f"begins in about {format_duration(seconds)}" if seconds else "under way"
+
+
+def _estimate_first_evaluation(state: SweepState, running: Mapping[str, RunningPack]) -> float | None:
     """Return the seconds until the first evaluation of a sweep begins, by the speed that running packs have measured.
 
-    0 during an evaluation; None after the first evaluation, and before a pack has measured its speed.
+    0 during an evaluation; None before a pack has measured its speed.
     """
-    if any(pack.evaluations for pack in state.packs.values()):
-        return None
-
     seconds = []
     for pack_id, running_pack in running.items():
         pack = state.packs[pack_id]

@@ -98,6 +98,6 @@ def make_plain_line(rows: Sequence[tuple[str, str]]) -> str:
     for label, words in PLAIN_TEXTS.items():
         text = texts.get(label, "-").partition(",")[0]
         part = f"{' · ' if line else ''}{words.format(text)}"
-        if text not in ("-", "0", "none yet") and len(line) + len(part) <= MAX_LINE_CHARACTERS:
+        if text not in ("-", "0", "none yet", "done") and len(line) + len(part) <= MAX_LINE_CHARACTERS:
             line += part
     return line

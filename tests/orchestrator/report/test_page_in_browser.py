@@ -348,7 +348,8 @@ import threading
 from pathlib import Path
 from orchestrator.report import write_report
 write_report.MIN_PAGE_SECONDS = 0.2
-write_report.refresh_page(Path(sys.argv[1]), threading.Event())
+for _ in write_report.refresh_page(Path(sys.argv[1]), threading.Event()):
+    pass
 """
 
 

@@ -307,7 +307,7 @@ def test_the_meter_counts_steps_between_evaluations(stage):
 
 
 def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
-    """At the speed that packs measure, of the pack that comes to it first; afterwards no more."""
+    """At the speed that packs measure, of the pack that comes to it first."""
     staged, state = stage("first"), SweepState.load(stage("second").folder)
     with Ledger.open(state.folder) as ledger:
         before = dict(SpeedMeter(state).make_rows(state, {}))
@@ -319,12 +319,14 @@ def test_until_the_first_evaluation_the_meter_says_when_it_begins(stage):
         driver.on_hand_out(pack_id)
         meter, members = SpeedMeter(state), len(state.packs[pack_id].members)
         before = dict(meter.make_rows(driver.state, driver.running))
-        assert "first evaluation" not in before and before["seeds"] == "0/8"  # its worker is starting
+        assert before["first evaluation"] == "-" and before["seeds"] == "0/8"  # its worker is starting
         for phase, step, text in (("train", 5, "begins in about 15 s"), ("evaluate", 20, "under way")):
             heartbeat(driver, pack_id, phase, step, members)
             assert dict(meter.make_rows(driver.state, driver.running))["first evaluation"] == text
             assert dict(meter.make_rows(driver.state, driver.running))["seeds"].startswith(f"0/8, {members} ")
-    assert not any("first evaluation" in row for row in play_measured(stage("third", *SHORT))[1])
+    rows = play_measured(stage("third", *SHORT))[1]
+    assert {row["first evaluation"] for row in rows} == {"done"}
+    assert {tuple(row) for row in rows} == {tuple(before)}, "the table does not jump"
 
 
 def test_a_pack_that_fails_before_an_evaluation_took_the_time_of_its_last_heartbeat(stage):
