@@ -9,7 +9,7 @@ import torch
 from orchestrator.engine.engine import Engine
 from orchestrator.plan import optuna_draws
 from orchestrator.plan.checks.sweep_file_checks import build_configurations, check_data
-from orchestrator.text.wording import compact_value, format_ranges, join_with_and
+from orchestrator.text.wording import compact_value, format_lengths, join_with_and
 from orchestrator.trainer_choice import refuse_program
 from search_spaces import SweepSpec
 from trainers.config.member import MemberConfig
@@ -40,7 +40,7 @@ def describe_data(spec: SweepSpec, count: int) -> list[str]:
         title += f" ({', '.join(f'{key} {compact_value(value)}' for key, value in first.values.items())})"
     return [
         f"{spec.name}: task {member.task.name}, {title}, seed {member.seed}",
-        f"trained on lengths {format_ranges(member.task.trained_lengths)}, "
+        f"trained on {format_lengths(member.task.trained_lengths)}, "
         f"evaluated at {Engine.list_measurements(member).describe_lengths()}",
         "",
         *format_examples(read_examples(member, count), list_annotations(member)),

@@ -110,8 +110,8 @@ def _describe_lengths(better: str, conclusive: Sequence[SeedComparison], points:
 
     # Without a better direction, name the lower sweep.
     relation = "lower" if largest.question.direction == "none" else "better"
-    lengths = format_ranges([comparison.question.lengths[0] for comparison in conclusive])
-    scope = "all lengths" if len(conclusive) == len(points) else f"lengths {lengths}"
+    lengths = [comparison.question.lengths[0] for comparison in conclusive]
+    scope = "all lengths" if len(conclusive) == len(points) else format_lengths(lengths)
     return f"{better} is {relation} at {scope}, by up to {difference} at length {length}"
 
 

@@ -65,6 +65,6 @@ def test_every_set_is_in_curves_score_report_and_mlflow(file: Path, run_inline: 
 def test_its_rows_and_sets_are_shown_before_a_run(file: Path) -> None:
     spec = load_sweep(file)
     lines = describe_data(spec, 3)
-    assert "trained on lengths 4, evaluated at 4, 8; sparse: 4, 8; dense: 4, 8" in lines
+    assert "trained on length 4, evaluated at 4, 8; sparse: 4, 8; dense: 4, 8" in lines
     rows = [line for line in lines if set(line) <= set("wri01") and line]
     assert len(rows) == 3 and all(len(row) == 8 and row[0] == "w" and row[-2] == "r" for row in rows)

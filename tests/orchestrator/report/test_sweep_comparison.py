@@ -20,6 +20,7 @@ from orchestrator.figures.drawing import read_figure_digest
 from orchestrator.figures.sweep_differences import draw_difference_figure
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.comparisons import compare_and_show
+from orchestrator.report.sweep_sentences import describe_noise
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 from orchestrator.results.make_summary import summarize
 
@@ -80,6 +81,16 @@ def test_equal_sweeps_have_no_difference(sweeps, synthetic_sweep):
     synthetic_sweep(sweeps / "again", RATES, 10, shifted(0.0), spec=GRID)
     lines = run(sweeps / "plain", sweeps / "again").output.splitlines()
     assert ": No difference" in lines[0] and "10 pairs" in lines[0]
+
+
+@pytest.mark.parametrize(("shortest", "lengths"), [(11, "at length 11, "), (10, "at lengths 10-11, ")])
+def test_one_length_that_differs_is_no_lengths(sweeps, synthetic_sweep, shortest, lengths):
+    def curve(number, seed, average, metric, lengths, step):
+        return shifted(0.0)(number, seed, average, metric, lengths, step) - 0.1 * (lengths >= shortest)
+
+    synthetic_sweep(sweeps / "late", RATES, 10, curve, spec=GRID)
+    sentence, *_ = describe_noise(compare_sweeps(*(open_sweep(sweeps / name).summary for name in ("plain", "late"))))
+    assert lengths in sentence
 
 
 def test_too_few_seeds_have_no_table_of_configurations_and_the_command_for_more(sweeps, synthetic_sweep):
