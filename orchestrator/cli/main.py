@@ -60,7 +60,7 @@ def declare_global_options(
     """
 
 
-@app.command(rich_help_panel=options.BEGIN)
+@app.command(rich_help_panel=options.BEGIN, examples=("my_study", "my_study --program"))
 def init(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="The folder for the files; made if missing.")] = Path(),
     program: Annotated[
@@ -78,7 +78,7 @@ def init(
         _say(line)
 
 
-@app.command("list", rich_help_panel=options.LOOK)
+@app.command("list", rich_help_panel=options.LOOK, examples=("sweeps", "task"))
 def list_names(
     kind: Annotated[
         str | None,
@@ -158,7 +158,7 @@ def plan(
     name: options.Name = None,
     overrides: options.Overrides = None,
     imports: options.Imports = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Packs at once; by default what fits here.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Workers at once; by default what fits here.")] = None,
     measure: Annotated[
         bool, typer.Option("--measure", help="Run a member of a program to its first report, to measure its time.")
     ] = False,
@@ -216,7 +216,7 @@ def run(
     imports: options.Imports = None,
     max_time: options.MaxTime = None,
     resume: options.Resume = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Packs at once, at most (resources.workers).")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Workers at once, at most (resources.workers).")] = None,
 ) -> None:
     """Run a sweep to its report; with --resume also one that exists."""
     max_seconds = options.parse_duration(max_time)

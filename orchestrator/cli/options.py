@@ -157,7 +157,7 @@ Imports = Annotated[
     ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume the sweep if it has begun already.")]
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Also retry failed packs.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Also train crashed seeds again, not diverged ones.")]
 AcceptCodeChange = Annotated[
     bool,
     typer.Option(
@@ -209,7 +209,7 @@ Follow = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
-Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of failed packs.")]
+Trace = Annotated[bool, typer.Option("--trace", help="Also show the tracebacks of crashed seeds.")]
 
 
 def parse_duration(text: str | None) -> float | None:

@@ -192,3 +192,12 @@ def test_the_job_of_the_page_is_the_one_the_script_prints() -> None:
     assert printed
     shown = next(line for line in lines_of_blocks(page("cluster/README.md")) if " job submit " in line)
     assert shown.partition(" --working-dir")[2] == printed.group().partition(" --working-dir")[2]
+
+
+def test_help_has_examples_and_says_seeds_in_place_of_packs():
+    with_examples = {name for name, command in COMMANDS.items() if command.epilog}
+    assert with_examples >= {"init", "list", "run", "resume", "extend", "confirm", "status", "compare", "export"}
+    helps = {
+        (name, option.name): getattr(option, "help", "") or "" for name, c in COMMANDS.items() for option in c.params
+    }
+    assert not [place for place, text in helps.items() if re.search(r"\bpacks?\b", text, re.IGNORECASE)]
