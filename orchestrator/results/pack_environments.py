@@ -141,7 +141,8 @@ class PackEnvironments:
         if self.ended_with_newest_code:
             count += f", {self.ended_with_newest_code} began with it and ended with the newest"
         if self.trained_again:
-            count += f", {self.trained_again} were trained again from the start with the newest"
+            were = "was" if self.trained_again == 1 else "were"
+            count += f", {self.trained_again} {were} trained again from the start with the newest"
         changed = f"{self.noun}s were trained with different code ({join_first_few(changed_parts)})"
         return [f"{changed}: {count}; the Provenance of report.html names them"]
 
@@ -163,13 +164,14 @@ def list_lasting_runs(state: SweepState, pack: PackState) -> list[Run]:
     """Return code and environment of each run of a pack that left a report or a checkpoint.
 
     Leaves out runs before one that started from step 0 and reported: the ledger has their reports, but the results at
-    the end are not theirs. Returns all runs of a pack without reports, because its failures count.
+    the end are not theirs. Of a pack without reports the last run counts, because its failure is the result.
     """
     # A checkpoint without a report is not in the ledger, but its file may be older than the last of these runs.
     runs = [run for run in pack.ran_under if run not in pack.superseded]
     lasting = [run for run in runs if run not in pack.unreported]
-    if len(lasting) == len(runs) or not lasting:
+    if len(lasting) == len(runs):
         return runs
+    lasting = lasting or [max(runs, key=lambda run: pack.unreported[run])]
     files = [path for path in get_checkpoint_folder(state.folder, pack.pack_id).rglob("*") if path.is_file()]
     oldest = min((path.stat().st_mtime for path in files), default=math.inf)
     return [run for run in runs if run in lasting or oldest <= pack.unreported[run]]

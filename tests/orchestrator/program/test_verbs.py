@@ -385,6 +385,18 @@ def test_secrets_of_the_environment_are_not_recorded(study: Study, monkeypatch: 
     assert re.search(r"^None$", log.read_text(), re.MULTILINE)
 
 
+def test_a_script_that_never_reported_counts_with_its_last_version(study: Study, own_code_forgotten) -> None:
+    """Its failures alone are the result, and those of earlier versions are no part of it."""
+    study.write(script(step="step == 5 and sys.exit('no')"), seeds=2)
+    state = study.run()
+    for number in range(2):
+        study.write(script(step=f"step == 5 and sys.exit('no {number}')"), seeds=2)
+        state = study.resume(state, retry_failed=True, accept_code_change=True)
+    (group,) = PackEnvironments.from_state(state).groups
+    assert len(state.failed_packs) == len(group.packs) == 2 and group.code == state.codes[-1]["name"]
+    assert not PackEnvironments.from_state(state).code_sentences
+
+
 def test_seeds_that_ran_with_another_script_are_named_by_compare(
     study: Study, lengthwise: CommandLine, own_code_forgotten
 ) -> None:
