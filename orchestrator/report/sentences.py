@@ -13,6 +13,7 @@ from orchestrator.report.failure_sentences import describe_failed_count, describ
 from orchestrator.report.judging_notes import describe_threshold
 from orchestrator.report.lead_sentences import describe_lead, describe_lead_briefly
 from orchestrator.results.analysis import (
+    explain_missing_effects,
     shows_effects,
 )
 from orchestrator.results.confirmation import read_search_labels
@@ -50,10 +51,10 @@ def make_answers(summary: Summary, *, with_values: bool = True, with_lead: bool 
         return [describe_status(summary, with_error=with_values)]
     confirmations = read_confirmations(summary)
     lost = describe_lost(summary)
-    has_no_score = bool(lost) and not any(row.score is not None and math.isfinite(row.score) for row in summary.rows)
+    has_score = any(row.score is not None and math.isfinite(row.score) for row in summary.rows)
     sentences = [
         describe_status(summary, with_error=with_values),
-        *(() if has_no_score and with_values else [describe_best(summary, with_values=with_values)]),
+        *(() if lost and not has_score and with_values else [describe_best(summary, with_values=with_values)]),
         *(
             describe_confirmation(summary, confirmation, with_scores=not with_values)
             for confirmation in (confirmations if with_values else confirmations[-1:])
@@ -63,10 +64,11 @@ def make_answers(summary: Summary, *, with_values: bool = True, with_lead: bool 
         *describe_shared(summary, MAX_KEYS if with_values else 1),
     ]
 
-    # A confirmation has too few configurations for effects, a sweep of one configuration has none to ask for. That no
-    # configuration has a score is said once.
+    # A confirmation has too few configurations for effects, a sweep of one configuration has none to ask for. A sweep
+    # without a score has at most a reason, unless it was given already.
     is_search = summary.planned_configurations > 1 and not read_search_labels(summary.state.provenance)
-    if not has_no_score and (shows_effects(summary) or is_search):
+    has_reason = not lost and (summary.status == "running" or explain_missing_effects(summary) is not None)
+    if (has_score or has_reason) and (shows_effects(summary) or is_search):
         sentences.append(describe_effects(summary, with_values=with_values))
     return sentences
 

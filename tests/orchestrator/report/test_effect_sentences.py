@@ -76,6 +76,13 @@ def test_missing_effects_are_explained(tmp_path, synthetic_sweep, simple_curve):
     running = replace(two, status="running")
     assert "too few" not in describe_effects(running)
 
+    # Before any score there is nothing to say, except that it comes.
+    state = synthetic_sweep(tmp_path / "unscored", draws(2), 2, noisy, ended=False, stop_after_step=0)
+    unscored = summarize(state)
+    assert unscored.status == "interrupted" and describe_effects(unscored) not in make_answers(unscored)
+    running = replace(unscored, status="running")
+    assert describe_effects(running) in make_answers(running)
+
 
 def test_the_best_value_of_a_grid_is_named(tmp_path, synthetic_sweep):
     """The second of four rates is better than the first by 0.1, the third by 0.3, the fourth worse by 0.1."""

@@ -338,8 +338,9 @@ def test_a_page_without_any_evaluation_opens(tmp_path, tab, synthetic_sweep):
     tab.problems.clear()
     tab.open(path.as_uri())
     assert tab.problems == [] and "0 of 1 configuration" in tab.read("document.body.innerText")
-    empty = "#picture, #table, #comparison, #hyperparameters"
+    empty = "#picture, #ranking, #comparison, #hyperparameters"
     assert tab.read(f"[...document.querySelectorAll('{empty}')].map(part => part.hidden)") == [True] * 4
+    assert "keyboard" not in tab.read("document.body.innerText")
 
 
 REFRESHING = """

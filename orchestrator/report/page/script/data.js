@@ -11,7 +11,7 @@ const ranked = d3.range(C).filter(c => configurations[c].rank);
 
 // Before the first evaluation there is nothing to draw.
 if (!page.metrics.some(metric => metric.lengths.length)) {
-  for (const id of ["picture", "hyperparameters", "comparison", "table", "every"]) $(id).hidden = true;
+  for (const id of ["picture", "ranking", "hyperparameters", "comparison"]) $(id).hidden = true;
   if (page.running) setTimeout(() => location.reload(), 10000);
   return;
 }
