@@ -81,15 +81,23 @@ def describe_lost(summary: Summary) -> list[str]:
         for row in summary.rows
         if row.seeds_failed and row.score is not None and math.isinf(row.score) and row.is_complete
     ]
-    texts = []
+    scores = [row.score for row in summary.rows if row.score is not None and math.isfinite(row.score)]
+    worst = (max if summary.objective.direction == "minimize" else min)(scores, default=math.nan)
+    texts, texts_anyway = list[str](), list[str]()
     for row in lost_rows:
         if (median := compute_median_of_others(summary, row, summary.objective.lengths)) is not None:
             label = make_label(summary.state.provenance, row.number)
-            texts.append(f"{label} ({row.seeds_failed} of {row.seeds_run}; the others reach {format_number(median)})")
-    if not texts:
+            is_last_anyway = median > worst if summary.objective.direction == "minimize" else median < worst
+            (texts_anyway if is_last_anyway else texts).append(
+                f"{label} ({row.seeds_failed} of {row.seeds_run}; the others reach {format_number(median)})"
+            )
+    if not texts and not texts_anyway:
         return []
 
-    # Without any finite score there is nothing to be behind.
-    if not any(row.score is not None and math.isfinite(row.score) for row in summary.rows):
+    # Without any finite score there is nothing to be behind. Failed seeds are the cause only if the others would not
+    # be last by themselves.
+    if not scores:
         return [f"Too many seeds failed for a score: {join_first_few(texts)}."]
-    return [f"Last because seeds failed: {join_first_few(texts)}. Effects count them as the worst."]
+    sentences = [f"Last because seeds failed: {join_first_few(texts)}."] if texts else []
+    sentences += [f"Last also without the seeds that failed: {join_first_few(texts_anyway)}."] if texts_anyway else []
+    return [" ".join([*sentences, "Effects count them as the worst."])]

@@ -127,6 +127,11 @@ def test_configurations_that_are_last_for_failed_seeds_alone_are_named(tmp_path,
     assert f"#2 (2 of 3; the others reach {format_number(other)})" in sentence
     assert "#1" not in sentence and "#3" not in sentence
 
+    # The others of #0 are better than #1 and #2, those of #3 are worse, so that it would be last by them, too.
+    lost = {(number, seed): 10 for number in (0, 3) for seed in (0, 1)}
+    (sentence,) = describe_lost(summarize(synthetic_sweep(tmp_path / "both", draws(4), 3, noisy, lost)))
+    assert [re.findall(r"#\d", part) for part in sentence.split(" also ")] == [["#0"], ["#3"]]
+
     # A seed that did not fail, but never reached the metric, makes the median infinite as well.
     def unreached(number, seed, average, metric, lengths, step):
         return np.where(seed == 2, np.inf, noisy(number, seed, average, metric, lengths, step))
