@@ -96,7 +96,9 @@ LONGEST = $(addprefix tests/,$(addsuffix .py,orchestrator/running/test_ray_nodes
   cluster/test_jobs trainers/training/test_waits orchestrator/mirror/test_s3 search_spaces/test_program_examples \
   orchestrator/tracking/test_server orchestrator/running/test_ray \
   orchestrator/running/test_rungs orchestrator/importing/test_sources trainers/tensors/test_precision \
-  orchestrator/running/test_ray_deaths orchestrator/cli/test_run trainers/training/test_compiling))
+  orchestrator/running/test_ray_deaths orchestrator/running/test_memory_later trainers/training/test_compiling \
+  orchestrator/claims/test_archive orchestrator/running/test_retried_races orchestrator/running/test_budget \
+  orchestrator/program/test_stops orchestrator/claims/test_shipped_claims orchestrator/cli/test_run))
 
 test: $(TOOLS)
 	@$(call PYTEST,1) --dist worksteal -m "not slow and not benchmark and not cluster"

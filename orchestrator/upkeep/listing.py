@@ -20,14 +20,8 @@ from orchestrator.text.wording import format_duration, format_metric
 from trainers.errors import get_first_line
 
 HEADER = ("name", "state", "configurations", "seeds", "best score", "age", "confirms", "metric", "size", "study")
-DROPPED = (
-    "study",
-    "size",
-    "metric",
-    "confirms",
-    "configurations",
-    "age",
-)  # columns left out of a narrow table, in this order
+# Columns left out of a narrow table, in this order.
+DROPPED = ("study", "size", "configurations", "confirms", "metric", "age")
 
 
 def list_sweeps(storage: Path, *, is_default: bool = False, width: int = FILE_WIDTH) -> list[str]:
@@ -53,8 +47,10 @@ def list_sweeps(storage: Path, *, is_default: bool = False, width: int = FILE_WI
             problems.append(f"cannot be read: {get_first_line(error)}")
     rows = [HEADER, *map(_make_row, sorted(states, key=lambda state: -(state.started_at or math.inf)))]
     columns = {column[0]: column for column in zip(*rows, strict=True)}
+    if not any(columns["confirms"][1:]):
+        del columns["confirms"]
     for name in DROPPED:
-        if sum(max(map(len, column)) + 2 for column in columns.values()) - 2 > width:
+        if name in columns and sum(max(map(len, column)) + 2 for column in columns.values()) - 2 > width:
             del columns[name]
     padded = [[cell.ljust(max(map(len, column))) for cell in column] for column in columns.values()]
     return [*("  ".join(row).rstrip() for row in zip(*padded, strict=True)), *problems]

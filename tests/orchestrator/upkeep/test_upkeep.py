@@ -62,7 +62,8 @@ def test_a_narrow_table_of_sweeps_has_fewer_columns(tmp_path, synthetic_sweep, s
     assert max(len(head), len(row)) <= width
     columns = re.split("  +", head)
     assert set(columns) >= {"name", "state", "seeds", "best score", "age"}
-    assert ("configurations" in columns) == (width > 80) and ("metric" in columns) == (width > 100)
+    assert ("metric" in columns) == (width > 80) and ("configurations" in columns) == (width > 100)
+    assert "confirms" not in columns  # no sweep here confirms another
 
 
 def test_a_sweep_stopped_before_all_is_drawn_counts_all_that_is_planned(
