@@ -188,9 +188,10 @@ def test_the_script_of_the_front_page_reads_what_its_sweep_file_searches(lengthw
 
     # Without lengths, as the page says: 1 is the validation set, 2 the test set.
     sections = yaml.safe_load(sweep)
-    lengths, objective = re.findall(r"Without lengths, write `(.*?)` .* and `(.*?)`\.", readme.text)[0]
-    sections["evaluation"] = {"every": 500, "metrics": {"accuracy": "maximize"}, **yaml.safe_load(lengths)}
-    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sections | yaml.safe_load(objective)), encoding="utf-8")
+    (keys,) = re.findall(r"2 for the test set: `(.*?)`, `(.*?)`, no `trained_lengths`, `(.*?)`;", readme.text)
+    lengths, metrics, objective = map(yaml.safe_load, keys)
+    sections["evaluation"] = {"every": 500, **lengths, **metrics}
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sections | objective), encoding="utf-8")
     done = lengthwise.succeeds("validate", tmp_path / "sweep.yaml")
     assert "warning" not in done.stdout + done.stderr
     spec = load_checked(tmp_path / "sweep.yaml")
