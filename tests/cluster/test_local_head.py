@@ -26,7 +26,8 @@ def run_script(home: Path, *arguments: str, **more: str) -> subprocess.Completed
     return subprocess.run([str(SCRIPT), *arguments], env=environment(home, **more), capture_output=True, text=True)
 
 
-# Answers every request with 401, and says where its files are. Its agent is up a second later, and says so too.
+# Answers every request with 401, and writes the path of its files to `files`. Its agent starts a second later, and then
+# creates the file `agent`.
 ANSWERING = f"""#!{sys.executable}
 import http.server, os, sys, threading, time
 from pathlib import Path
