@@ -52,10 +52,10 @@ class PackGroup:
 class PackEnvironments:
     """All groups of packs of a sweep, the largest first, and its code records by name, the latest last.
 
-    `noun` is the word for a pack. `began_with_other_code` counts the seeds whose first run had other code than the
-    newest run. Of these, `ended_with_newest_code` counts those that also ran with the newest code. Not among them,
-    `trained_again` counts the seeds that ran with other code first, and then from step 0 with the newest. `seed_count`
-    counts all seeds of packs that ran.
+    `noun` is the word for a pack. `began_with_other_code` counts the seeds with a run, usually the first, of other code
+    than the newest run. Of these, `ended_with_newest_code` counts those that also ran with the newest code. Not among
+    them, `trained_again` counts the seeds that ran with other code first, and then from step 0 with the newest.
+    `seed_count` counts all. Seeds that train or wait for a retry are in no count.
     """
 
     noun: str = "pack"
@@ -76,7 +76,7 @@ class PackEnvironments:
             runs = list_lasting_runs(state, pack)
             for run in runs:
                 ids_by_group.setdefault(run, []).append(pack.pack_id)
-            if runs:
+            if runs and pack.has_ended:
                 seeds_by_runs[tuple(runs), tuple(pack.ran_under)] += len(pack.members)
 
         # The largest group comes first, because the others are compared with it.
@@ -98,7 +98,7 @@ class PackEnvironments:
         newest_code = read_code(newest) if newest else {}
         began = ended = trained_again = 0
         for (lasting, all_runs), count in seeds_by_runs.items():
-            if read_code(lasting[0]) != newest_code:
+            if any(read_code(run) != newest_code for run in lasting):
                 began += count
                 ended += count if newest_code in map(read_code, lasting) else 0
             elif any(read_code(run) != newest_code for run in set(all_runs).difference(lasting)):
@@ -132,12 +132,12 @@ class PackEnvironments:
 
     @property
     def code_sentences(self) -> list[str]:
-        """A warning that packs were trained with different code; empty if they were not."""
+        """A warning that packs were trained with different code; empty if no finished pack was."""
         modules = [key.removeprefix(MODULE).strip("()") for key in self.differing if key.startswith(MODULE)]
-        if not (changed_parts := self.changed_code or modules):
+        if not (changed_parts := self.changed_code or modules) or not self.began_with_other_code:
             return []
         with_earlier_alone = self.began_with_other_code - self.ended_with_newest_code
-        count = f"{with_earlier_alone} of {format_count(self.seed_count, 'seed')} ran with earlier code alone"
+        count = f"{with_earlier_alone} of {format_count(self.seed_count, 'finished seed')} ran with earlier code alone"
         if self.ended_with_newest_code:
             count += f", {self.ended_with_newest_code} began with it and ended with the newest"
         if self.trained_again:
