@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.report.failure_sentences import name_kinds
 from orchestrator.report.tables.effect_table import EffectLine, list_effect_lines
 from orchestrator.results.analysis import Effect, compute_score_effects, explain_missing_effects, shows_effects
+from orchestrator.results.outcomes import collect_searched_values
 from orchestrator.results.summary import Summary
-from orchestrator.statistics.effects.rank_effects import MIDDLE_LEVEL, is_numeric
+from orchestrator.statistics.effects.rank_effects import MIDDLE_LEVEL, is_numeric, label_value
 from orchestrator.statistics.intervals import LEVEL
 from orchestrator.text.wording import (
     compact_value,
@@ -147,8 +149,9 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> ClearEffec
 
         # An infinite difference has no size; it says that seeds of one value have no score.
         if math.isinf(pair.median):
-            without_score = "failed" if summary.infinity_text == "inf" else "never reached the metric"
-            infinite_value = value if math.isinf(first) else against
+            infinite_value, label = (value, pair.value) if math.isinf(first) else (against, pair.against)
+            is_failure = summary.infinity_text == "inf"
+            without_score = _name_failures(summary, effect.key, label) if is_failure else "never reached the metric"
             size = f"at least half of the seeds with {infinite_value} {without_score}"
             return ClearEffect(subject=subject, text=text, size=size)
         return ClearEffect(
@@ -168,6 +171,15 @@ def _describe_clear(summary: Summary, line: EffectLine, name: str) -> ClearEffec
         )
 
     return _describe_trend(summary, line, name)
+
+
+def _name_failures(summary: Summary, key: str, label: str) -> str:
+    """Return what the failed seeds with the value of this label did: crash, diverge, or both with their numbers."""
+    values = collect_searched_values(summary)
+    rows = [row for row in summary.rows if row.is_complete and key in values[row.config_id]]
+    rows = [row for row in rows if label_value(values[row.config_id][key]) == label]
+    crashed = sum(row.seeds_crashed for row in rows)
+    return name_kinds(crashed, sum(row.seeds_failed for row in rows) - crashed)
 
 
 def _describe_trend(summary: Summary, line: EffectLine, name: str) -> ClearEffect | None:

@@ -40,6 +40,13 @@ def describe_failed_count(summary: Summary, *, with_error: bool = True) -> str:
     return f"{summary.seeds_failed} failed ({'; '.join([*parts, FAILED_SEEDS[summary.objective.failed_seeds]])})"
 
 
+def name_kinds(crashed: int, diverged: int) -> str:
+    """Return what failed seeds did, as a verb: "crashed", "diverged", or "failed (4 crashed, 10 diverged)"."""
+    if crashed and diverged:
+        return f"failed ({crashed} crashed, {diverged} diverged)"
+    return "crashed" if crashed else "diverged"
+
+
 def _cut_error(text: str) -> str:
     """Return an error without its last words, or the end of its last long word, if it is longer than MAX_ERROR."""
     if len(text) <= MAX_ERROR:

@@ -127,12 +127,14 @@ def test_a_value_whose_seeds_failed_has_no_size_and_a_trend_of_a_grid_is_an_effe
     rates = [0.01, 1.0, 3.0, 30.0]
     values = [{"training.learning_rate": rate} for rate in rates]
     spec = {"search.sampler": "grid", "space": {"training.learning_rate": {"grid": rates}}}
-    for failed in ([], range(8)):
-        lost = {(3, seed): 60 for seed in failed}
-        result = summarize(synthetic_sweep(tmp_path / str(len(lost)), values, 8, by_rate, lost, spec=spec))
+    for diverged, died in ((0, 0), (8, 0), (0, 1), (2, 1)):
+        lost = {(3, seed): 20 for seed in range(diverged)}
+        folder = tmp_path / f"{diverged}_{died}"
+        result = summarize(synthetic_sweep(folder, values, 8, by_rate, lost, died=[3] * died, spec=spec))
         (effect,) = compute_score_effects(result)
-        text = "lr 30 is worse than 0.01 (at least half of the seeds with 30 failed)"
-        if not failed:
+        kinds = {(8, 0): "diverged", (0, 1): "crashed", (2, 1): "failed (6 crashed, 2 diverged)"}
+        text = f"lr 30 is worse than 0.01 (at least half of the seeds with 30 {kinds.get((diverged, died))})"
+        if not diverged + died:
             assert effect.high < 0 and all(difference.high >= 0 for difference in effect.differences)
             text = f"higher lr is better (rank correlation {effect.correlation:+#.3g}, 95 % ["
         assert text in describe_effects(result) and "inf" not in describe_effects(result)
