@@ -37,7 +37,12 @@ def describe_failed_count(summary: Summary, *, with_error: bool = True) -> str:
     steps = {member.failed_at for member in summary.state.members if member.failed_at is not None}
     when = f" at {format_steps(steps)}" if with_error and steps else ""
     parts += [f"{diverged} diverged{when}"] if diverged else []
-    return f"{summary.seeds_failed} failed ({'; '.join([*parts, FAILED_SEEDS[summary.objective.failed_seeds]])})"
+    return f"{summary.seeds_failed} failed ({'; '.join([*parts, *_describe_policy(summary)])})"
+
+
+def _describe_policy(summary: Summary) -> list[str]:
+    """Return how failed seeds count in medians, as text; empty if all seeds failed."""
+    return [] if summary.have_all_failed else [FAILED_SEEDS[summary.objective.failed_seeds]]
 
 
 def name_kinds(crashed: int, diverged: int) -> str:
@@ -76,8 +81,8 @@ def advise_on_failures(summary: Summary) -> list[str]:
         sentences.append(f"When the cause is fixed, retry the {seeds} with: {command}")
     if diverged:
         seeds, are = ("A diverged seed is a result", "is") if diverged == 1 else ("Diverged seeds are results", "are")
-        policy = FAILED_SEEDS[summary.objective.failed_seeds]
-        sentences.append(f"{seeds} ({policy}) and {are} not retried; to run other code, give the sweep another --name.")
+        policy = "".join(f" ({text})" for text in _describe_policy(summary))
+        sentences.append(f"{seeds}{policy} and {are} not retried; to run other code, give the sweep another --name.")
     return sentences
 
 

@@ -36,7 +36,7 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     # Lengths that differ between configurations have no common legend.
     common_groups = summary.common_groups
     parts = []
-    if common_groups:
+    if common_groups and not cells.keys().isdisjoint(("trained", "selection", "test")):
         trained = _find_trained_lengths(summary, common_groups) or common_groups.trained
         texts = [f"trained {format_trained(trained, common_groups.trained)}"] if trained else []
         lengths = {"selection": summary.objective.lengths, "test": common_groups.test}
@@ -64,8 +64,8 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
 def list_judging_notes(summary: Summary) -> list[str]:
     """Return the sentences below the answers: how to continue, counts, the selection, and notes."""
     lines = [*_describe_continuation(summary), *list_count_notes(summary)]
-    if not summary.rows:
-        return lines
+    if not summary.rows or summary.have_all_failed:
+        return lines + list(summary.notes)
 
     lines += [describe_selection(summary), *describe_order(summary, complete=True)]
     if summary.objective.threshold is not None:

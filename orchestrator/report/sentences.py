@@ -12,10 +12,7 @@ from orchestrator.report.effect_sentences import describe_effects
 from orchestrator.report.failure_sentences import describe_failed_count, describe_lost, describe_shared
 from orchestrator.report.judging_notes import describe_threshold
 from orchestrator.report.lead_sentences import describe_lead, describe_lead_briefly
-from orchestrator.results.analysis import (
-    explain_missing_effects,
-    shows_effects,
-)
+from orchestrator.results.analysis import shows_effects
 from orchestrator.results.confirmation import read_search_labels
 from orchestrator.results.failure_values import MAX_KEYS
 from orchestrator.results.read_confirmations import read_confirmations
@@ -65,10 +62,10 @@ def make_answers(summary: Summary, *, with_values: bool = True, with_lead: bool 
     ]
 
     # A confirmation has too few configurations for effects, a sweep of one configuration has none to ask for. A sweep
-    # without a score has at most a reason, unless it was given already.
+    # without a score, which another sentence says, may still get one while it runs.
     is_search = summary.planned_configurations > 1 and not read_search_labels(summary.state.provenance)
-    has_reason = not lost and (summary.status == "running" or explain_missing_effects(summary) is not None)
-    if (has_score or has_reason) and (shows_effects(summary) or is_search):
+    may_score = not lost and summary.status == "running"
+    if (has_score or may_score) and (shows_effects(summary) or is_search):
         sentences.append(describe_effects(summary, with_values=with_values))
     return sentences
 

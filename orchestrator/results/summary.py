@@ -284,6 +284,11 @@ class Summary:
         return sum(row.seeds_failed for row in self.rows)
 
     @property
+    def have_all_failed(self) -> bool:
+        """Whether members have ended, and all of these failed: then none counts as anything in a median."""
+        return 0 < self.seeds_run == self.seeds_failed
+
+    @property
     def stop_steps(self) -> tuple[int, ...]:
         """The steps at which members stopped early, ascending."""
         return tuple(sorted(step for row in self.rows for step in row.stop_steps))

@@ -281,6 +281,7 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     # Base64 of float32 takes less space than numbers as text.
     numbers = [values.astype("<f4").tobytes() for values in (*seed_tables, *band_tables)]
     return {
+        "has_values": any(np.isfinite(seeds_CSL).any() for seeds_CSL in seed_tables),
         "metrics": [
             {
                 "name": name,

@@ -160,7 +160,8 @@ def _render_sections(summary: Summary) -> Iterator[str]:
     for confirmation in read_confirmations(summary):
         yield _render_section(make_confirmation_section(summary, confirmation))
 
-    folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=list_judging_notes(summary))]
+    notes = list_judging_notes(summary)
+    folded = [Section(heading="How this was judged, and notes", cells={}, paragraphs=notes)] if notes else []
     if shows_effects(summary) and summary.status != "running":
         folded.append(
             Section(heading="About the effects of hyperparameters", cells={}, paragraphs=list_effect_notes(summary))

@@ -337,10 +337,19 @@ def test_a_page_without_any_evaluation_opens(tmp_path, tab, synthetic_sweep):
     path, _ = write_report(synthetic_sweep(tmp_path / "none", [{}], 2, curve, ended=False, stop_after_step=0).folder)
     tab.problems.clear()
     tab.open(path.as_uri())
-    assert tab.problems == [] and "0 of 1 configuration" in tab.read("document.body.innerText")
+    shown, folded = "document.body.innerText", "[...document.querySelectorAll('details')].map(e => e.innerText)"
+    assert tab.problems == [] and "0 of 1 configuration" in tab.read(shown)
     empty = "#picture, #ranking, #comparison, #hyperparameters"
     assert tab.read(f"[...document.querySelectorAll('{empty}')].map(part => part.hidden)") == [True] * 4
-    assert "keyboard" not in tab.read("document.body.innerText")
+    assert "keyboard" not in tab.read(shown)
+
+    # Seeds that crashed after an evaluation have no values either.
+    died = synthetic_sweep(tmp_path / "died", [{}, {"model.dropout": 0.1}], 2, curve, died=[0, 1])
+    tab.open(write_report(died.folder)[0].as_uri())
+    assert tab.problems == [] and f"resume {died.folder} --retry-failed" in tab.read(shown).replace("\n", " ")
+    assert tab.read(f"[...document.querySelectorAll('{empty}')].map(part => part.hidden)") == [True] * 4
+    assert not re.search("keyboard|counted as worst|trained 1-5|hyperparameter", tab.read(shown))
+    assert tab.read(folded) == ["Provenance", "Commands"]
 
 
 REFRESHING = """

@@ -9,8 +9,8 @@ const configurations = page.configurations, C = configurations.length, S = page.
 const GROUPS = ["test", "selection", "trained"]; // of lengths, the most interesting first
 const ranked = d3.range(C).filter(c => configurations[c].rank);
 
-// Before the first evaluation there is nothing to draw.
-if (!page.metrics.some(metric => metric.lengths.length)) {
+// Before the first evaluation, and if all seeds failed, there is nothing to draw.
+if (!page.has_values) {
   for (const id of ["picture", "ranking", "hyperparameters", "comparison"]) $(id).hidden = true;
   if (page.running) setTimeout(() => location.reload(), 10000);
   return;
