@@ -7,7 +7,7 @@ from orchestrator.record.state.labels import make_label
 from orchestrator.record.state.lineage import IMPORTED
 from orchestrator.report.tables.configuration_tables import compute_median_of_others
 from orchestrator.results.failure_values import MAX_KEYS, describe_shared_values
-from orchestrator.results.seed_failures import format_steps, make_retry_command
+from orchestrator.results.seed_failures import describe_retry, format_steps
 from orchestrator.results.summary import Summary
 from orchestrator.text.wording import format_number, group_errors, join_first_few
 
@@ -76,9 +76,8 @@ def advise_on_failures(summary: Summary) -> list[str]:
     crashed = sum(row.seeds_crashed for row in summary.rows)
     diverged = summary.seeds_failed - crashed
     sentences = []
-    if crashed and (command := make_retry_command(summary.state)) and summary.status != "running":
-        seeds = f"{crashed} crashed seeds" if crashed > 1 else "crashed seed"
-        sentences.append(f"When the cause is fixed, retry the {seeds} with: {command}")
+    if crashed and summary.status != "running" and (retry := describe_retry(summary.state)):
+        sentences.append(f"{retry[0].upper()}{retry[1:]}")
     if diverged:
         seeds, are = ("A diverged seed is a result", "is") if diverged == 1 else ("Diverged seeds are results", "are")
         policy = "".join(f" ({text})" for text in _describe_policy(summary))

@@ -22,7 +22,7 @@ from orchestrator.report.tables.configuration_tables import (
     make_value_columns,
 )
 from orchestrator.results.confirmation import read_search_labels
-from orchestrator.results.seed_failures import make_failure_rows, make_retry_command
+from orchestrator.results.seed_failures import describe_retry, make_failure_rows
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.text.consoles import wrap_sentence
 from orchestrator.text.wording import format_command, format_count
@@ -213,10 +213,9 @@ class Screen:
             for number, text in enumerate(texts[: max_causes if len(texts) == len(rows) else 1], start=1):
                 count = f" ({number} of {len(texts)} causes)" if len(texts) > 1 else ""
                 lines.append(f"{kind.capitalize()}{count}: {text}")
-        if retry := make_retry_command(summary.state):
+        if retry := describe_retry(summary.state):
             traces = f"Tracebacks: {format_command('status', summary.folder)} --trace"
-            retry_advice = f"{traces}; when the cause is fixed, retry the crashed seeds with: {retry}"
-            lines.append(traces if summary.status == "running" else retry_advice)
+            lines.append(traces if summary.status == "running" else f"{traces}; {retry}")
         return lines
 
 

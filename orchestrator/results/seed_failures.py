@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from orchestrator.addresses import find_address
 from orchestrator.record.state.entities import ConfigurationState, MemberState, PackState
-from orchestrator.record.state.lineage import IMPORTED
+from orchestrator.record.state.lineage import IMPORTED, may_have_checkpoint
 from orchestrator.record.state.state import SweepState
 from orchestrator.text.wording import format_command, format_count, format_label, format_ranges, group_errors
 
@@ -118,3 +119,28 @@ def make_retry_command(state: SweepState) -> str:
         return ""
     accept = " --accept-code-change" if state.modules else ""
     return f"{format_command('resume', state.folder)} --retry-failed{accept}"
+
+
+def describe_retry(state: SweepState) -> str:
+    """Return a sentence on how the crashed seeds are retried, with the command at its end; empty if they cannot be."""
+    if not (command := make_retry_command(state)):
+        return ""
+    seeds = "crashed seed" if state.seeds_crashed == 1 else f"{state.seeds_crashed} crashed seeds"
+    start = f" ({text})" if (text := describe_retry_start(state)) else ""
+    return f"when the cause is fixed, retry the {seeds}{start} with: {command}"
+
+
+def describe_retry_start(state: SweepState) -> str:
+    """Return where a retry of the crashed seeds starts: "from the start" or "2 from checkpoints, 1 from the start".
+
+    Empty for a sweep at an address, whose checkpoints may not be on this machine.
+    """
+    failed_packs = [pack for pack in state.packs.values() if pack.status == "failed"]
+    if find_address(state.folder) is not None or not failed_packs:
+        return ""
+    total = sum(len(pack.members) for pack in failed_packs)
+    saved = sum(len(pack.members) for pack in failed_packs if may_have_checkpoint(state, pack))
+    if saved and saved < total:
+        return f"{saved} from checkpoints, {total - saved} from the start"
+    checkpoints = "its checkpoint" if total == 1 else "their checkpoints"
+    return f"from {checkpoints if saved else 'the start'}"

@@ -36,6 +36,7 @@ from orchestrator.record.ledger.records import INLINE_SCHEMA
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.lineage import has_checkpoint, refuse_imported
 from orchestrator.record.state.state import SweepState
+from orchestrator.results.seed_failures import describe_retry, describe_retry_start
 from orchestrator.running.schedulers.choice import find_missing_resources
 from orchestrator.running.watching.meter import count_seeds
 from orchestrator.session.session import Outcome, Session, open_session
@@ -52,7 +53,7 @@ from orchestrator.sweep.specification import (
     resolve_tracking_uri,
     write_spec,
 )
-from orchestrator.sweep.train_missing import is_sweep_complete, train_missing
+from orchestrator.sweep.train_missing import is_sweep_complete, is_training_complete, train_missing
 from orchestrator.text.consoles import say
 from orchestrator.text.wording import format_count
 from orchestrator.trainer_choice import get_trainer, name_pack
@@ -189,7 +190,12 @@ def resume_sweep(
             _record_retries(session, state)
         ended_count = sum(member.status in ("complete", "failed") for member in state.members)
         progress = f"{ended_count} of {format_count(count_seeds(state), 'seed')} done"
+        retry = ""
+        if is_training_complete(spec, state):
+            progress, retry = f"{progress}, so nothing is left to train", describe_retry(state)
         session.say(f"sweep {spec.name} in {folder.resolve()}: {progress}{interruption}")
+        if retry:
+            session.say(retry)
         if is_unfinished:
             add_record(session.ledger, state, "resume", provenance=read_provenance(), code=code.fields)
         session.outcome = train_missing(session, spec, state, max_seconds=max_seconds)
@@ -253,8 +259,9 @@ def _record_retries(session: Session, state: SweepState) -> None:
     pack_ids = [pack_id for pack_id, _ in state.failed_packs]
     noun = f"failed {name_pack(state.spec)}"
     if pack_ids:
+        start = f", {text}" if (text := describe_retry_start(state)) else ""
         add_record(session.ledger, state, "retry", pack_ids=pack_ids)
-        session.say(f"retrying {format_count(len(pack_ids), noun)}")
+        session.say(f"retrying {format_count(len(pack_ids), noun)}{start}")
     else:
         session.say(f"no {noun}s to retry")
     if diverged:

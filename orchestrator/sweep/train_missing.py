@@ -28,11 +28,20 @@ from search_spaces import SweepSpec
 
 
 def is_sweep_complete(spec: SweepSpec, state: SweepState) -> bool:
-    """Return whether all configurations are drawn and scored or pruned, all packs ended, and no round follows."""
-    all_drawn = len(state.draws) == optuna_draws.count_configurations(spec)
+    """Return whether all configurations are scored or pruned, and nothing is left to train."""
     all_scored = all(configuration.has_ended for configuration in state.configurations.values())
+    return all_scored and is_training_complete(spec, state)
+
+
+def is_training_complete(spec: SweepSpec, state: SweepState) -> bool:
+    """Return whether all configurations are drawn, all their seeds and all packs ended, and no round follows."""
+    all_drawn = len(state.draws) == optuna_draws.count_configurations(spec)
+    all_trained = all(
+        configuration.has_ended or state.have_all_seeds_ended(configuration)
+        for configuration in state.configurations.values()
+    )
     all_ended = all(pack.has_ended for pack in state.packs.values())  # also packs of pruned configurations
-    return all_drawn and all_scored and all_ended and has_race_ended(state)
+    return all_drawn and all_trained and all_ended and has_race_ended(state)
 
 
 def _yield_sample_members(

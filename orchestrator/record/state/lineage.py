@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.addresses import find_address
 from orchestrator.errors import DamagedLedger, LedgerError, UserError
 from orchestrator.interface.work import get_checkpoint_folder
 from orchestrator.record.ledger.folders import LEDGER_FILE, has_ledger
@@ -168,6 +169,15 @@ def has_checkpoint(state: SweepState, pack: PackState) -> bool:
         all(any(Path(folder).glob("step-*.ckpt")) for folder, _, _ in source)
         for source in (current_source, *list_checkpoint_sources(state, pack))
     )
+
+
+def may_have_checkpoint(state: SweepState, pack: PackState) -> bool:
+    """Return whether a pack may have a checkpoint: on this machine, or at the address of its sweep."""
+    if find_address(state.folder) is not None:
+        return True
+    if "program" in state.spec:  # the folder that every program gets may be empty
+        return any(get_checkpoint_folder(state.folder, pack.pack_id).glob("*"))
+    return has_checkpoint(state, pack)
 
 
 def is_continued_member(state: SweepState, config_id: str, seed: int) -> bool:

@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.addresses import find_address
-from orchestrator.interface.work import get_checkpoint_folder
 from orchestrator.plan import optuna_draws
 from orchestrator.plan.configurations import Configuration
 from orchestrator.plan.packing.packs import Packer, WorkerPool
@@ -19,7 +17,7 @@ from orchestrator.record.files import curves as curve_store
 from orchestrator.record.files import weights
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.record.ledger.ledger import Ledger
-from orchestrator.record.state.lineage import has_checkpoint
+from orchestrator.record.state.lineage import may_have_checkpoint
 from orchestrator.record.state.repackings import describe_repacking
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.confirmation import read_search_labels
@@ -166,7 +164,7 @@ class SweepDriver:
 
         # Only now is it known whether the pack resumes: it may write its first checkpoint before its next report.
         self._started_over.discard(pack_id)
-        if pack.ran_under and not self._may_have_checkpoints(pack_id):
+        if pack.ran_under and not may_have_checkpoint(self.state, pack):
             self._started_over.add(pack_id)
 
     def on_environment(self, pack_id: str, environment: dict[str, Any]) -> None:
@@ -240,7 +238,8 @@ class SweepDriver:
         error = self._record_death(pack_id, error, trace)
         self.on_hand_out(pack_id)  # the pack is running again, so a rung waits for it
         shown_error = self._shorten_repeated(pack_id, error)
-        start = "from its newest checkpoint if it has one" if self._may_have_checkpoints(pack_id) else "from the start"
+        has_start = may_have_checkpoint(self.state, self.state.packs[pack_id])
+        start = "from its newest checkpoint if it has one" if has_start else "from the start"
         self._say(f"{self._describe_pack(pack_id)}: {shown_error}; retrying {start}")
 
     def on_complete(self, pack_id: str) -> None:
@@ -276,14 +275,6 @@ class SweepDriver:
                 return f"the same error {origin}{qualifier}"
         self._shown_errors[error] = pack_id
         return error
-
-    def _may_have_checkpoints(self, pack_id: str) -> bool:
-        """Return whether a pack may have a checkpoint; the folder that every program gets may be empty."""
-        if find_address(self.state.folder) is not None:
-            return True
-        if self.spec.program:
-            return any(get_checkpoint_folder(self.state.folder, pack_id).glob("*"))
-        return has_checkpoint(self.state, self.state.packs[pack_id])
 
     # Called by the sweep ----------------------------------------------------------------------------------------------
 

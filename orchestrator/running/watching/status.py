@@ -19,7 +19,7 @@ from orchestrator.results.pack_seeds import name_pack_seeds
 from orchestrator.results.race_rounds import describe_round, describe_rung
 from orchestrator.results.scoring.search_design import count_planned
 from orchestrator.results.scoring.validation_scores import has_early_stops, list_early_stops
-from orchestrator.results.seed_failures import make_failure_rows, make_retry_command
+from orchestrator.results.seed_failures import describe_retry_start, make_failure_rows, make_retry_command
 from orchestrator.results.sweep_status import describe_end_status, shorten_end_message
 from orchestrator.running.watching.meter import (
     count_seeds,
@@ -65,6 +65,7 @@ def make_status_rows(state: SweepState, *, traces_follow: bool = False) -> list[
     status = f"running, by {owner}" if owner else describe_end_status(state)
     # A stopped sweep names the command in its message; if all packs failed so far, others would fail as well.
     retry = "" if owner else make_retry_command(state)
+    retry_start = describe_retry_start(state) if retry else ""
     all_failed = retry and all(pack.status == "failed" for pack in state.packs.values() if pack.has_ended)
     needs_no_resume = owner or all_failed or state.end_status in ("complete", "failed", STOPPED_BY_BUDGET)
     ended = not owner and state.end_status in ("complete", "failed")
@@ -83,6 +84,7 @@ def make_status_rows(state: SweepState, *, traces_follow: bool = False) -> list[
         *_make_crashes_row(state),
         *([("tracebacks", f"{format_command('status', state.folder)} --trace")] if retry and not traces_follow else []),
         *([("when fixed, retry", retry)] if retry else []),
+        *([("retry starts", retry_start)] if retry_start else []),
         *_make_stopped_row(state, seed_count),
         *_make_race_rows(state),
         *([] if noun == "run" else [(f"{noun}s", _count_ended_packs(state))]),  # a run is a seed

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.record.files.curves import read_curves
+from orchestrator.report.failure_sentences import advise_on_failures
 from orchestrator.report.page.data import make_page_data
 from orchestrator.results.make_summary import summarize
-from orchestrator.results.seed_failures import name_seeds
+from orchestrator.results.seed_failures import describe_retry_start, name_seeds
 from orchestrator.results.sweep_status import describe_end_status
 from orchestrator.running.watching.meter import make_progress_rows
 from orchestrator.running.watching.status import make_status_rows, make_trace_lines
@@ -59,11 +60,26 @@ def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
     *_, diverged, crashed, retry, _ = study.output.splitlines()
     end = state.end_message
     assert rows["diverged"] in diverged and rows["crashed"] in crashed
-    assert f"lengthwise resume {state.folder} --retry-failed" in retry and retry.endswith(rows["when fixed, retry"])
+    command, start = rows["when fixed, retry"], rows["retry starts"]
+    assert command == f"lengthwise resume {state.folder} --retry-failed --accept-code-change"
+    assert f"({start})" in retry and retry.endswith(command)
     assert rows["tracebacks"] in retry
     assert re.findall(r"\d+", end) == ["0", "2", "8", "2", "2"]  # configurations, seeds, crashed, diverged
     assert [end.count(reason) for reason in ("crashed", "diverged", "but")] == [1, 1, 0]
     assert state.end_message in rows["state"] and "finished: " not in make_note(summarize(state)).lower()
+
+    # Where they start from depends on what they have saved.
+    starts = {start}
+    for number, pack_id in enumerate((pack_id for pack_id, _ in state.failed_packs), start=1):
+        (state.folder / "checkpoints" / pack_id / "last").touch()
+        starts.add(start := describe_retry_start(state))
+        assert re.findall(r"\d+", start) == (["1", "1"] if number == 1 else [])
+    assert len(starts) == 3 and any(start in sentence for sentence in advise_on_failures(summarize(state)))
+
+    # Without the option nothing is trained, and the first lines have the command.
+    study.resume(state)
+    first_lines = study.output.partition(f"Sweep {state.name}")[0].splitlines()
+    assert first_lines[-1].endswith(command) and "nothing" in first_lines[-2] and "8 of 8" in first_lines[-2]
 
     # A retry counts seeds, not configurations.
     state = study.resume(state, retry_failed=True)

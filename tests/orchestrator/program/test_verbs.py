@@ -15,6 +15,7 @@ from orchestrator.report.sentences import describe_best
 from orchestrator.report.tables.provenance_section import make_provenance_section
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.pack_environments import PackEnvironments, read_pack_code
+from orchestrator.results.seed_failures import make_retry_command
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.upkeep.deletion import delete_sweep, plan_deletion
 from search_spaces import parse_sweep
@@ -244,6 +245,12 @@ def test_retry_failed(changes, study: Study, own_code_forgotten) -> None:
     for pack in state.packs.values():  # they ran copies, but name the files that the user edits
         texts = [*pack.attempts, *map(str, pack.traces)]
         assert any(f"{study.folder}/" in text for text in texts) and f"{state.folder}/code/" not in "".join(texts)
+
+    # Without the option nothing is trained, and the last line before the screen has the command.
+    attempts = [pack.attempts for pack in state.packs.values()]
+    state = study.resume(state)
+    assert [pack.attempts for pack in state.packs.values()] == attempts
+    assert study.output.partition(f"Sweep {state.name}")[0].rstrip().endswith(make_retry_command(state))
     own_code_forgotten()
     write(study, space=SPACE, search={"configurations": 2}, **changes)
     with pytest.raises(Exception, match="has changed since"):
