@@ -12,12 +12,11 @@ _MAX_FRAME_LINES = 12  # a frame's lines of code and markers below it
 
 
 def shorten_log(log: str, max_lines: int) -> list[str]:
-    """Return about the last `max_lines` lines of a log, with the frames of installed packages folded.
+    """Return about the last `max_lines` lines of a log, with frames folded as in `fold_frames`.
 
-    Frames are folded to lines such as "  ... 9 frames of torch", unless no frame is of another file. The lines do not
-    begin in the middle of a frame.
+    The lines do not begin in the middle of a frame.
     """
-    lines = _fold_frames(log.strip().splitlines())
+    lines = fold_frames(log.strip().splitlines())
     first = max(0, len(lines) - max_lines)
 
     # Begin with the File line of a frame of which the lines of code would be the first.
@@ -27,8 +26,11 @@ def shorten_log(log: str, max_lines: int) -> list[str]:
     return lines[frame_start if is_inside else first :]
 
 
-def _fold_frames(lines: list[str]) -> list[str]:
-    """Return the lines of a log with consecutive frames of installed packages folded to one line."""
+def fold_frames(lines: list[str]) -> list[str]:
+    """Return the lines of a log with consecutive frames of installed packages folded to one line.
+
+    This line is such as "  ... 9 frames of torch". Nothing is folded if no frame is of another file.
+    """
     # Each frame is the line with its file, then its lines of code.
     blocks: list[tuple[str | None, list[str]]] = []  # the package of a frame, "" for other frames, None for other lines
     for line in lines:

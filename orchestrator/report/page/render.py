@@ -8,7 +8,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from string import Template
 from typing import Any
@@ -35,6 +35,7 @@ from orchestrator.results.seed_failures import make_retry_command, name_seeds
 from orchestrator.results.summary import ConfigurationResult, Summary
 from orchestrator.running.watching.status import list_traces
 from orchestrator.text.redaction import remove_controls
+from orchestrator.text.tracebacks import fold_frames
 from orchestrator.text.wording import (
     format_command,
     format_values,
@@ -205,12 +206,24 @@ def _render_failures(summary: Summary) -> Iterator[str]:
     section = Section(heading="What failed", cells=cells, paragraphs=advise_on_failures(summary), notes=note)
     traces_html = ""
     if make_retry_command(summary.state) and (traces := list_traces(summary.state)):
-        text = "\n\n".join(traces)
-        full = f"{format_command('status', summary.folder)} --trace"
-        shown = text if len(text) <= MAX_TRACE else f"{text[:MAX_TRACE]}\n... all of it: {full}"
         state = " open" if len(traces) <= MAX_OPEN_TRACES else ""
-        traces_html = f"<details{state}><summary>Tracebacks</summary><pre>{escape(shown)}</pre></details>"
+        traces_html = f"<details{state}><summary>Tracebacks</summary>{_render_traces(summary, traces)}</details>"
     yield f"<section id=what-failed>{_render_section(section)}{traces_html}</section>"
+
+
+def _render_traces(summary: Summary, traces: Sequence[str]) -> str:
+    """Return tracebacks as HTML with the frames of installed packages folded, then with all frames if some were."""
+    full = f"{format_command('status', summary.folder)} --trace"
+
+    def render(lines_by_trace: Iterable[list[str]]) -> str:
+        text = "\n\n".join(map("\n".join, lines_by_trace))
+        shown = text if len(text) <= MAX_TRACE else f"{text[:MAX_TRACE]}\n... all of it: {full}"
+        return f"<pre>{escape(shown)}</pre>"
+
+    whole = [trace.splitlines() for trace in traces]
+    if (folded := [fold_frames(lines) for lines in whole]) == whole:
+        return render(whole)
+    return f"{render(folded)}<details class=screen><summary>With all frames</summary>{render(whole)}</details>"
 
 
 def _name_log(summary: Summary, row: ConfigurationResult, seed: int) -> str:

@@ -185,12 +185,17 @@ def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, p
     state = synthetic_sweep(tmp_path / "lost", values, 2, simple_curve, {(2, 1): 60}, died=[1])
     with Ledger.open(state.folder) as ledger:
         (pack_id,) = (pack.pack_id for pack in state.packs.values() if pack.status == "failed")
-        ledger.append("attempt", pack_id=pack_id, error="worker died", trace="Traceback <of line 7>")
+        frames = ['  File "/mine/train.py", line 7', *3 * ['  File "/lib/site-packages/torch/nn/module.py", line 8']]
+        trace = "\n".join(["Traceback <of line 7>", *frames, "E: no"])
+        ledger.append("attempt", pack_id=pack_id, error="worker died", trace=trace)
     output = state.folder / "members" / f"{state.packs[pack_id].members[0][0]}-0"
     output.mkdir(parents=True)
     page, _ = write_report(state.folder)
     shown = " ".join(" ".join(page_of(page).text).split())
     assert "Traceback <of line 7>" in shown and str(output) in shown
+    folded, *whole = re.findall("<pre>(.*?)</pre>", page.read_text().partition("<summary>Tracebacks")[2], re.DOTALL)[:2]
+    assert [folded.count("torch"), folded.count("train.py"), "3 frames of torch" in folded] == [1, 1, True]
+    assert [(text.count("torch"), text.count("train.py")) for text in whole] == [(3, 1)]
     assert "3 failed (2 crashed: worker died; 1 diverged" in shown
     assert "loss or weights NaN or infinite at step 60" in shown
     assert "worker died" in shown and "What failed" in shown
