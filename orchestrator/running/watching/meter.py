@@ -14,7 +14,7 @@ from orchestrator.results.scoring.search_design import count_planned, count_spec
 from orchestrator.results.scoring.validation_scores import has_early_stops
 from orchestrator.running.driving.running_pack import RunningPack
 from orchestrator.statistics.failed_seeds import get_sign
-from orchestrator.text.wording import format_count, format_duration, format_number
+from orchestrator.text.wording import describe_better, format_count, format_duration, format_metric, format_number
 
 MIN_STARTS = 4  # the first pack shows the speed of all once it has trained this many times as long as it started
 PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
@@ -101,6 +101,9 @@ def make_progress_rows(
     training_text = f", {in_training} training" if in_training else ""
     member_steps_per_second = sum(running_pack.member_steps_per_second for running_pack in running.values()) or speed
 
+    objective = state.spec.get("objective")
+    metric = format_metric(objective["metric"], objective["average"]) if objective else ""
+
     # A race and early stopping have rows that other sweeps do not show.
     rows = [("round of the race", str(len(state.race.rounds)))] if state.race else []
     rows += [
@@ -114,6 +117,7 @@ def make_progress_rows(
         *rows,
         ("first evaluation", _describe_first_evaluation(state, running)),
         ("best so far", format_best_score(state, interim_best or "none yet")),
+        *([("scored by", f"{metric}, {describe_better(objective['direction'])}")] if objective else []),
         ("steps", f"{100 * done / total:.0f} %, {member_steps_per_second:,.0f} per second" if total else "-"),
         ("elapsed", format_duration(elapsed)),
         ("time left", _describe_time_left(total - done, speed)),

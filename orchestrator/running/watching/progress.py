@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +18,7 @@ LATER_AFTER = 600.0  # seconds; a run of days would print a line every 15 second
 PLAIN_PERCENT = 10
 CHECK_SECONDS = 1.0  # between looks at the steps
 MAX_LINE_CHARACTERS = 99
+BAR_WIDTH = 24  # characters
 PLAIN_TEXTS = {
     "elapsed": "{}",
     "seeds": "seeds {}",
@@ -70,26 +72,31 @@ class ProgressDisplay:
             self._live.update(self._make_table(rows), refresh=True)
             return
         pause = PLAIN_SECONDS if now - self._began_at < LATER_AFTER else LATER_SECONDS
-        if now - self._shown_at >= pause or _read_part(rows) > self._shown_part:
-            self._shown_at, self._shown_part = now, _read_part(rows)
+        part = _read_percent(rows) // PLAIN_PERCENT
+        if now - self._shown_at >= pause or part > self._shown_part:
+            self._shown_at, self._shown_part = now, part
             say(self._console, make_plain_line(rows))
 
     def _make_table(self, rows: Sequence[tuple[str, str]]) -> Table:
-        """Return a table of labels and texts.
+        """Return a table of labels and texts, with a bar for the steps.
 
         Its cells are Text, because a message printed above it without markup redraws it without markup.
         """
         table = Table.grid(padding=(0, 2))
         table.add_row(Text(self._name, "bold"), "")
         for label, text in rows:
-            table.add_row(Text(label, "dim"), Text(text))
+            cell: RenderableType = Text(text)
+            if label == "steps":
+                cell = Table.grid(padding=(0, 2))
+                cell.add_row(ProgressBar(100, _read_percent(rows), width=BAR_WIDTH), Text(text))
+            table.add_row(Text(label, "dim"), cell)
         return table
 
 
-def _read_part(rows: Sequence[tuple[str, str]]) -> int:
-    """Return the part of the steps that is done, in PLAIN_PERCENT; 0 if it is unknown."""
+def _read_percent(rows: Sequence[tuple[str, str]]) -> int:
+    """Return how much of the steps is done, in percent; 0 if it is unknown."""
     percent = dict(rows).get("steps", "").partition(" ")[0]
-    return int(percent) // PLAIN_PERCENT if percent.isdigit() else 0
+    return int(percent) if percent.isdigit() else 0
 
 
 def make_plain_line(rows: Sequence[tuple[str, str]]) -> str:

@@ -71,7 +71,8 @@ def test_a_message_above_the_live_table_shows_no_markup(show):
     with progress.show_live():
         show(progress, 1.0, [("seeds", "1/6")])
         say(console, "seed 1 crashed")
-        show(progress, 2.0, [("phase", "[training]")])
+        show(progress, 2.0, [("phase", "[training]"), ("steps", "50 %, 1,070 per second")])
     shown = console.file.getvalue()
     assert "[bold]" not in shown and "[dim]" not in shown and shown.count("seeds") == 2
     assert "name[1]" in shown and "[training]" in shown
+    assert "━" * 12 in shown and "━" * 13 not in shown  # half of the bar

@@ -420,6 +420,9 @@ def test_the_meter_counts_what_is_done_and_what_is_left(stage):
     shares = [f"{100 * 2 * 4 * step / 96:.0f} %" for step in range(1, 13)]
     assert [row["steps"].partition(",")[0] for row in rows] == shares
     assert rows[-1]["seeds"] == "6/8, 2 training" and rows[0]["best so far"] == "none yet"
+    metric, direction = (state.spec["objective"][key] for key in ("metric", "direction"))
+    scored_by = rows[0]["scored by"]
+    assert scored_by.startswith(f"{metric} ") and ("lower" in scored_by) == (direction == "minimize")
     best = find_best_configuration(state)
     assert rows[-1]["best so far"] in {
         f"{configuration.score:#.3g} (#{configuration.number})" for configuration in state.configurations.values()
