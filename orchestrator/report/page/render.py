@@ -44,6 +44,8 @@ from orchestrator.text.wording import (
 
 MAX_FAILURES = 20  # listed reasons
 MAX_NAMED = 12  # configurations named for each reason
+MAX_GRID = 40  # configurations whose seeds are shown in a grid
+SEED_LETTERS = {"crashed": "C", "diverged": "D", "complete": "\u00b7"}  # in the grid; its colors are in page.css
 MAX_TRACE = 12_000  # characters of tracebacks
 MAX_OPEN_TRACES = 2  # more different tracebacks are folded
 SCRIPT_FILES = (
@@ -208,7 +210,37 @@ def _render_failures(summary: Summary) -> Iterator[str]:
     if make_retry_command(summary.state) and (traces := list_traces(summary.state)):
         state = " open" if len(traces) <= MAX_OPEN_TRACES else ""
         traces_html = f"<details{state}><summary>Tracebacks</summary>{_render_traces(summary, traces)}</details>"
-    yield f"<section id=what-failed>{_render_section(section)}{traces_html}</section>"
+    grid_html = _render_seed_grid(summary) if groups and len(summary.rows) <= MAX_GRID else ""
+    yield f"<section id=what-failed>{_render_section(section)}{grid_html}{traces_html}</section>"
+
+
+def _render_seed_grid(summary: Summary) -> str:
+    """Return a table of configurations by rank and seeds as HTML: a letter and a color say how each seed ended."""
+    seeds = sorted({seed for row in summary.rows for seed in row.seeds})
+    shown, lines = set[str](), []
+    for row in summary.rows:
+        members, reasons = summary.state.configurations[row.config_id].members, dict(row.failures)
+        label = make_label(summary.state.provenance, row.number)
+        line = [f"<th scope=row>{escape(f'{label} {format_values(row.values, summary.searched)}')}</th>"]
+        for seed in seeds:
+            member = members.get(seed)
+            kind: str = member.status if member else ""
+            if member and kind == "failed":
+                kind = "crashed" if member.has_crashed else "diverged"
+            shown.add(kind)
+            why = reasons.get(seed, kind)
+            title = escape(f"{label} seed {seed}: {why if why.startswith(kind) else f'{kind}: {why}'}")
+            letter = SEED_LETTERS.get(kind, "")
+            line.append(f'<td class="{kind}" title="{title}">{letter}</td>' if letter else "<td></td>")
+        lines.append(f"<tr>{''.join(line)}</tr>")
+
+    # The legend explains only what the table has.
+    legend = [f"{letter} {kind}" for kind, letter in SEED_LETTERS.items() if kind in shown]
+    legend += ["empty: not ended"] if shown - SEED_LETTERS.keys() else []
+    caption = f"<caption>Every seed, by rank of its configuration: {', '.join(legend)}</caption>"
+    head = "".join(f"<th scope=col>{seed}</th>" for seed in seeds)
+    head = f"<thead><tr><th>configuration, seed</th>{head}</tr></thead>"
+    return f"<div class=scroll><table class=seeds>{caption}{head}<tbody>{''.join(lines)}</tbody></table></div>"
 
 
 def _render_traces(summary: Summary, traces: Sequence[str]) -> str:

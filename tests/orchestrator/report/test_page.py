@@ -200,6 +200,11 @@ def test_what_failed_and_why_is_shown(tmp_path, synthetic_sweep, simple_curve, p
     assert "loss or weights NaN or infinite at step 60" in shown
     assert "worker died" in shown and "What failed" in shown
     assert "#2 seed 1" in shown and "#1 seeds 0-1" in shown  # seeds that failed alike have one line
+    cells = re.findall(r'class="(\w+)" title="#(\d) seed (\d):[^>]*>(.)<', page.read_text())
+    kinds = {(int(number), int(seed)): (kind, letter) for kind, number, seed, letter in cells}
+    assert len(kinds) == 8 and {seed: kind for seed, kind in kinds.items() if kind[0] != "complete"} == {
+        (1, 0): ("crashed", "C"), (1, 1): ("crashed", "C"), (2, 1): ("diverged", "D"),
+    }  # fmt: skip
     whole, _ = write_report(synthetic_sweep(tmp_path / "whole", values, 2, simple_curve).folder)
     assert "What failed" not in " ".join(page_of(whole).text) and ", none failed" in " ".join(page_of(whole).text)
 
