@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 MIN_DECADES_FOR_LOG = 2.0
+MAX_LINEAR_FACTOR = 50.0  # between curves that a linear axis keeps apart
 LARGE_RATE = 0.1  # of rates up to 1: a linear axis shows it well
 
 
@@ -48,3 +49,15 @@ def are_curves_logarithmic(scale: str, direction: str, values: np.ndarray[Any, A
     if scale == "auto":
         return is_logarithmic(direction, values) and not LARGE_RATE < finite.max() <= 1
     return scale == "log" and bool((finite > 0).any())
+
+
+def hides_best_curves(direction: str, selection_medians: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> bool:
+    """Return whether the best of these medians would be one flat line at the bottom of a linear axis.
+
+    Never for values to be maximized, whose best are at the top, and only if all `values` are positive, so that a
+    logarithmic axis shows them.
+    """
+    finite = selection_medians[np.isfinite(selection_medians)]
+    if direction == "maximize" or not len(finite) or (values[np.isfinite(values)] <= 0).any():
+        return False
+    return bool(finite.max() > MAX_LINEAR_FACTOR * finite.min())

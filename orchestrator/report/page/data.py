@@ -33,7 +33,13 @@ from orchestrator.results.scoring.length_groups import LengthGroups
 from orchestrator.results.scoring.median_curves import Band, CurveKey, make_bands
 from orchestrator.results.selection_bias import find_chosen
 from orchestrator.results.summary import ConfigurationResult, Summary
-from orchestrator.statistics.decades import are_curves_logarithmic, is_geometric, is_logarithmic, spans_decades
+from orchestrator.statistics.decades import (
+    are_curves_logarithmic,
+    hides_best_curves,
+    is_geometric,
+    is_logarithmic,
+    spans_decades,
+)
 from orchestrator.statistics.effects.rank_effects import is_numeric
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from orchestrator.text.wording import compact_value, format_label, shorten_keys
@@ -271,12 +277,14 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
     seed_tables, band_tables = zip(*tables, strict=True) if tables else ((), ())
 
     # The medians at the judged evaluation decide whether an axis is logarithmic.
-    medians = {
-        name: np.concatenate(
-            [bands_ECQL[0, :, 1].ravel() for bands_ECQL in band_tables[number * len(averages) :][: len(averages)]]
+    logarithmic = dict[str, bool]()
+    for number, name in enumerate(metrics):
+        of_metric = slice(number * len(averages), (number + 1) * len(averages))
+        medians_NL = np.concatenate([bands_ECQL[0, :, 1] for bands_ECQL in band_tables[of_metric]])
+        selection_medians = medians_NL[:, np.isin(lengths[name], objective.lengths)]
+        logarithmic[name] = are_curves_logarithmic("auto", directions[name], medians_NL) or hides_best_curves(
+            directions[name], selection_medians, np.concatenate(seed_tables[of_metric])
         )
-        for number, name in enumerate(metrics)
-    }
 
     # Base64 of float32 takes less space than numbers as text.
     numbers = [values.astype("<f4").tobytes() for values in (*seed_tables, *band_tables)]
@@ -287,7 +295,7 @@ def _encode_curves(summary: Summary, curves: pd.DataFrame) -> dict[str, Any]:
                 "name": name,
                 "lengths": lengths[name].tolist(),
                 "direction": directions[name],
-                "log": are_curves_logarithmic("auto", directions[name], medians[name]),
+                "log": logarithmic[name],
             }
             for name in metrics
         ],

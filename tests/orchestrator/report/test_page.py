@@ -84,6 +84,7 @@ def test_outcomes_that_span_two_decades_have_a_logarithmic_axis(tmp_path, synthe
     state = synthetic_sweep(tmp_path / "levels", values, 2, lambda n, s, a, m, lengths, step: levels[n] + 0 * lengths)
     data = make_page_data(summarize(state), read_curves(state))
     assert data["logarithmic_outcomes"] == (["selection", "test"] if is_logarithmic else [])
+    assert data["metrics"][0]["log"] == is_logarithmic  # of the curves
 
 
 def test_no_script_and_no_style_runs_but_those_of_the_package(small_sweep):
