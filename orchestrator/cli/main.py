@@ -38,6 +38,10 @@ class _CommandGroup(TyperGroup):
 
 app = SweepTyper(cls=_CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console, error_console = make_console(), make_console(stderr=True)
+_OTHER_LISTS = (
+    ("lengthwise list KIND", "names and keys of sweep files, such as task or training"),
+    ("lengthwise list --help", "all kinds"),
+)
 _say, _print_error = partial(say, console), partial(say, error_console)
 
 
@@ -83,8 +87,8 @@ def list_names(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="sweeps; examples; all; training, evaluation; task, metric, model, position, optimizer, loss, "
-            "average, schedule, curriculum."
+            help="sweeps; examples; all; names: task, metric, model, position, optimizer, loss, average, schedule, "
+            "curriculum; keys: file, training, evaluation, search, objective, resources, budget, tracking, space."
         ),
     ] = None,
     imports: options.Imports = None,
@@ -92,7 +96,7 @@ def list_names(
 ) -> None:
     """List sweeps, or the names and keys of sweep files.
 
-    Without a kind it lists the sweeps in sweeps/ and the kinds; with --storage, the sweeps in that folder.
+    Without a kind it lists the sweeps in sweeps/, or else the kinds; with --storage, the sweeps in that folder.
     """
     # Sweeps are in a storage folder, names in the code and its imports, so each kind has an option of its own.
     if kind == "sweeps" or (storage is not None and kind is None):
@@ -104,15 +108,16 @@ def list_names(
     else:
         if storage is not None:
             raise UserError("--storage: only allowed with `lengthwise list sweeps`")
-        from orchestrator.preview.names import describe_names
-
-        lines = describe_names(kind, imports or ())
-
         # Somebody who types no kind most likely looks for a sweep.
         if kind is None and not imports and list_sweep_folders(find_default_storage()):
             from orchestrator.upkeep.listing import list_sweeps
 
-            lines = [*list_sweeps(find_default_storage(), is_default=True, width=console.width), "", *lines]
+            sweeps = list_sweeps(find_default_storage(), is_default=True, width=console.width)
+            lines = [*sweeps, "", align_rows(_OTHER_LISTS)]
+        else:
+            from orchestrator.preview.names import describe_names
+
+            lines = describe_names(kind, imports or ())
     for line in lines:
         _say(line)
 

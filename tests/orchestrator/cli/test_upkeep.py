@@ -23,6 +23,7 @@ def test_sweeps_are_listed_and_deleted_by_name(lengthwise, tmp_path, monkeypatch
     monkeypatch.setitem(lengthwise.environment, "LENGTHWISE_STORAGE", str(tmp_path))
     both = lengthwise("list").stdout.splitlines()
     assert both[:3] == listed.stdout.splitlines() and both[3] == "" and both[4].startswith("lengthwise list KIND ")
+    assert len(both) <= 6
     refused = lengthwise("delete", tmp_path / "grid")
     assert refused.returncode == 2 and "use --yes to delete" in refused.stderr and (tmp_path / "grid").exists()
     words = ("delete", tmp_path / "grid", "--yes")
