@@ -55,9 +55,9 @@ def describe_columns(summary: Summary, cells: Cells) -> str:
     if summary.seeds_failed and summary.objective.failed_seeds == "worst":
         worst = "-inf" if summary.objective.direction == "maximize" else summary.infinity_text
         if any(re.search(rf"(?<![\w-]){worst}(?!\w)", text) for text in texts):
-            others = f"; {OTHERS}: the median of the seeds that did not fail"
-            has_others = any(f"({OTHERS} " in text for text in texts)
-            parts.append(f"{worst}: failed seeds, which count as the worst value{others if has_others else ''}")
+            parts.append(f"{worst}: failed seeds, which count as the worst value")
+        if any(f"{OTHERS} " in text for text in texts):
+            parts.append(f"{OTHERS}: the median of the seeds that did not fail")
     return "; ".join(filter(None, parts))
 
 

@@ -238,8 +238,7 @@ def make_short_table(summary: Summary, rows: Sequence[ConfigurationResult], fits
     values = make_cells(rows, make_value_columns(summary))
     del names[CONFIG_ID]
     hidden = {"form"} if summary.has_unequal_seeds else {"seeds", "form"}
-    score_is_median = summary.objective.reduce == "mean" and summary.objective.seeds == "median"
-    hidden |= {"score"} if score_is_median else set()  # shown as the median at the selection lengths
+    hidden |= {"score"} if summary.is_score_selection_median else set()
     hidden |= set() if summary.seeds_failed else {"failed"}
     columns = [column for column in make_result_columns(summary) if column.heading not in hidden]
     results = make_cells(rows, columns, summary.infinity_text)

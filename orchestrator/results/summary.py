@@ -234,6 +234,11 @@ class Summary:
         reduction = {"mean": "mean", "max": "largest", "last": "value at the last"}[self.objective.reduce]
         return f"score: {reduction} {self.judged_name} at {format_lengths(self.objective.lengths)}"
 
+    @property
+    def is_score_selection_median(self) -> bool:
+        """Whether the score is the median at the selection lengths, which is a column of tables."""
+        return self.objective.reduce == "mean" and self.objective.seeds == "median"
+
     @cached_property
     def common_groups(self) -> LengthGroups | None:
         """The length groups of all configurations; None if they differ."""

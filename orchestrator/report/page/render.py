@@ -24,7 +24,7 @@ from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.page.data import make_page_data
 from orchestrator.report.sentences import make_answers, make_short_answer
 from orchestrator.report.tables.columns import Cells, Section, are_numbers, make_cells
-from orchestrator.report.tables.configuration_tables import make_confirmation_section, make_result_columns
+from orchestrator.report.tables.configuration_tables import OTHERS, make_confirmation_section, make_result_columns
 from orchestrator.report.tables.effect_table import list_effect_notes
 from orchestrator.report.tables.later_evaluation_table import make_later_section
 from orchestrator.report.tables.provenance_section import make_provenance_section
@@ -71,6 +71,7 @@ _FAILED_COUNT = re.compile(r"\d[\d,]* failed")  # in the first sentence; a link 
 _BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best at the selection lengths 6-7: #8"
 _COMMAND = re.compile(r"lengthwise [a-z]+ [^\s;,]*[^\s;,.](?: --[a-z][a-z-]*(?: \d+)?)*")  # in a sentence
 _OPTION = re.compile(r"--[a-z][a-z-]*")
+_WITHOUT_BRACKETS = re.compile(rf" \[.*|^.*\(({OTHERS} .*)\)$")  # of a cell of the table of configurations
 _UNBROKEN = re.compile(  # intervals, ranges and percentages, which a browser would break; also in script/elements.js
     r"\[[^\[\]]{,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %)"
 )
@@ -149,9 +150,11 @@ def _render_columns_note(summary: Summary) -> str:
     if not summary.rows:
         return ""
 
-    # A phone shows the values without what follows in brackets, so its legend does not explain that.
-    cells = make_cells(summary.rows, make_result_columns(summary), summary.infinity_text)
-    values = {name: [text.partition(" [")[0] for text in texts] for name, texts in cells.items()}
+    # A phone shows the values without what follows in brackets, and of "-inf (others 0.8)" only the others, so its
+    # legend does not explain the rest. A score that is a column already is not shown.
+    columns = [c for c in make_result_columns(summary) if c.heading != "score" or not summary.is_score_selection_median]
+    cells = make_cells(summary.rows, columns, summary.infinity_text)
+    values = {name: [_WITHOUT_BRACKETS.sub(r"\1", text) for text in texts] for name, texts in cells.items()}
     legend, phone_legend = (escape(describe_columns(summary, shown)) for shown in (cells, values))
     return f"<span class=brackets>{legend}</span><span class=bare>{phone_legend}</span>"
 

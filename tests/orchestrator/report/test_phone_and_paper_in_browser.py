@@ -52,7 +52,7 @@ def test_a_phone_shows_the_outcomes_and_the_interval_without_scrolling(page):
 
 @pytest.mark.parametrize("failed_seeds", [2, 3])
 def test_a_phone_explains_infinite_values_that_its_table_shows(failed_seeds, tab, tmp_path, synthetic_sweep):
-    """If 2 of 6 seeds failed, only a quartile is infinite; of 3 the median, too."""
+    """If 2 of 6 seeds failed, only a quartile is infinite; of 3 the median, too, which a phone replaces by a count."""
     failed = {(1, seed): 60 for seed in range(failed_seeds)}
     values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(2)]
     spec = {"objective.metric": "margin", "objective.direction": "maximize"}
@@ -64,8 +64,13 @@ def test_a_phone_explains_infinite_values_that_its_table_shows(failed_seeds, tab
     )
     for width, phone in ((1200, False), (390, True)):
         tab.resize(width, 844, phone=phone)
-        is_shown = not phone or failed_seeds == 3
-        assert ("-inf" in tab.read(table)) == ("-inf: failed seeds" in tab.read(note)) == is_shown
+        tab.reload()
+        assert ("-inf" in tab.read(table)) == ("-inf: failed seeds" in tab.read(note)) == (not phone)
+        has_others = failed_seeds == 3
+        assert ("others" in tab.read(table)) == ("others: the median" in tab.read(note)) == has_others
+    assert (f"failed {failed_seeds}/6" in tab.read(table)) == has_others
+    head = "[...document.querySelectorAll('#table th')].find(e => e.textContent === 'test')"
+    assert tab.read(f"{head}.getBoundingClientRect().right") <= 390
 
 
 def test_a_phone_has_rows_for_a_finger_and_effects_without_scrolling(page):

@@ -100,12 +100,19 @@ function makeRow(c, names, sides) {
   return row;
 }
 
-// Return a cell; quartiles in brackets are small, and a phone hides them.
+// Return a cell; quartiles in brackets are small, and a phone hides them. Where failed seeds make a median infinite, a
+// phone has their number in its place, above the median of the others.
 function makeCell(c, name, side) {
   const [value, quartiles] = page.table[name][c].split(" ["), attributes = {class: `number ${side}`};
   if (name === "label") return make("th", value, {...attributes, scope: "row", "aria-label": labelWithMark(c)});
   const cell = make("td", value, attributes);
   if (quartiles) cell.append(make("small", ` [${quartiles}`));
+  const others = value.match(/\((others .+)\)$/);
+  if (others) {
+    const {failed, run} = configurations[c], bare = make("span", others[1], {class: "bare"});
+    bare.prepend(make("span", `failed ${failed}/${run}`));
+    cell.replaceChildren(make("span", value, {class: "brackets"}), bare);
+  }
   return cell;
 }
 
