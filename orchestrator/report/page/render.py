@@ -3,9 +3,7 @@
 import base64
 import hashlib
 import html
-import itertools
 import json
-import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,10 +15,9 @@ import pandas as pd
 
 from orchestrator.interface.trainer import MEMBERS_FOLDER
 from orchestrator.record.state.labels import make_label
-from orchestrator.record.state.lineage import name_confirmation
 from orchestrator.report.failure_sentences import advise_on_failures
 from orchestrator.report.judging_notes import describe_columns, list_judging_notes
-from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
+from orchestrator.report.lead_sentences import make_confirm_command, make_extend_command
 from orchestrator.report.page.data import make_page_data
 from orchestrator.report.sentences import make_answers, make_short_answer
 from orchestrator.report.tables.columns import Cells, Section, are_numbers, make_cells
@@ -280,10 +277,8 @@ def _render_commands(summary: Summary) -> str:
         commands["two configurations"] = f"{format_command('compare', summary.folder)} {labels[0]} {labels[1]}"
     if more_seeds := make_extend_command(summary):
         commands["more seeds"] = more_seeds
-        scores = [row.score for row in summary.rows if row.rank is not None and row.score is not None]
-        if top := min(3, sum(map(math.isfinite, scores))):
-            first = f"the first {top}" if top > 1 else "the first"
-            commands[f"{first} again, on fresh seeds"] = _make_confirm_command(summary, top)
+    if confirm := make_confirm_command(summary):
+        commands["the first again, on fresh seeds"] = confirm
     if retry := make_retry_command(summary.state):
         commands["crashed seeds again, when the cause is fixed"] = retry
     commands |= {
@@ -296,14 +291,6 @@ def _render_commands(summary: Summary) -> str:
     lines = "\n".join(f"{command_line:{width}}   # {purpose}" for purpose, command_line in commands.items())
     note = "Every curve of every seed is in curves.parquet, with the searched values; tables are in the CSV files."
     return f"<pre>{escape(lines)}\n</pre>" + "".join(_render_paragraphs([note], "note"))
-
-
-def _make_confirm_command(summary: Summary, top: int) -> str:
-    """Return the command that confirms the first `top` configurations, with a name that no sweep beside it has."""
-    command = f"{format_command('confirm', summary.folder)} --top {top} --seeds {ENOUGH_SEEDS}"
-    names = (name_confirmation(summary.name, number) for number in itertools.count(1))
-    name = next(name for name in names if not (summary.folder.parent / name).exists())
-    return command if name == name_confirmation(summary.name) else f"{command} --name {name}"
 
 
 def _render_section(section: Section, *, with_heading: bool = True) -> str:

@@ -302,14 +302,14 @@ def test_sentences_and_errors_are_whole_in_every_window(tmp_path, synthetic_swee
         for member in list(state.configurations.values())[number].members.values():
             member.error = error
     result = summarize(state)
-    (lead,) = describe_lead(result)
+    lead, confirm = describe_lead(result)
     effects = describe_effects(result, with_values=False)
     for height in (24, 40, 60):
         shown = short_text(result, 100, height)
         text = " ".join(shown.split())
         assert errors[0] in text and make_answers(result, with_values=False)[0] in text
         assert lead in text and len(table_of(shown)[1]) >= 3
-        assert effects in text or height == 24
+        assert (f"{confirm}\n" in shown and effects in text) or height == 24
 
 
 @pytest.mark.parametrize("count", [3, 7, 8, 9])
@@ -402,8 +402,12 @@ def test_a_lead_is_called_favoured_unless_test_values_are_equal(tmp_path, synthe
     rates = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
     grid = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
     summary = summarize(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid))
-    (lead,) = describe_lead(summary)
+    lead, *confirm = describe_lead(summary)
+    command = f"lengthwise confirm {summary.folder} --top 2 --seeds 10"
     assert ("biased" in lead) == (gap != 0)
+    assert [line.endswith(f": {command}") for line in confirm] == [True] * bool(gap)
+    (unfinished,) = describe_lead(replace(summary, status="interrupted"))
+    assert ("confirm" in lead, "confirm" in unfinished) == (gap != 0, False)
     assert (": no difference" in lead) == (not gap)
     assert not describe_lost(summary) and ("So do all others" in describe_best(summary)) == (not gap)
     assert make_short_answer(summary).endswith(
