@@ -38,7 +38,7 @@ from orchestrator.report.tables.seed_comparison_table import (
     make_comparison_columns,
     make_comparison_records,
 )
-from orchestrator.report.terminal import make_rich_table, make_sentence_text, split_table
+from orchestrator.report.terminal import make_rich_table, split_table
 from orchestrator.results.comparing.named_comparison import NamedComparison, compare_named
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
@@ -48,6 +48,7 @@ from orchestrator.results.selection_bias import find_chosen, is_biased
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 from orchestrator.targets import check_ending, check_targets
+from orchestrator.text.consoles import wrap_sentence
 from orchestrator.text.wording import (
     compact_pair,
     compact_value,
@@ -138,7 +139,7 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
         and {format_label(row.number) for row in confirmation.rows[:2]} == set(names)
     ]
     for confirmation in confirmed:
-        yield make_sentence_text(describe_confirmed_pair(confirmation), console, summary, "bold")
+        yield wrap_sentence(describe_confirmed_pair(confirmation), console, "bold")
     has_interval = not math.isnan(comparisons[0].outcome.low)
     bias = " (biased)" if is_favoured else ""
     scope = f"On the seeds that ranked {chosen} first{bias}: " if chosen and (has_interval or confirmed) else ""
@@ -146,7 +147,7 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     if not confirmed:
         yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)
     for name, side in (("First", named_comparison.first), ("Second", named_comparison.second)):
-        yield make_sentence_text(f"{name}: {_describe_configuration(side)}", console, summary)
+        yield wrap_sentence(f"{name}: {_describe_configuration(side)}", console)
 
     # Differing settings explain a difference, so they precede the table.
     shared = comparisons[0].shared
@@ -154,7 +155,7 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
         _describe_code(key, sides, names) if key in shared.code else f"{key} {' / '.join(compact_pair(*pair))}"
         for key, pair in shared.differing.items()
     ]
-    yield make_sentence_text(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console, summary)
+    yield wrap_sentence(f"They differ in: {', '.join(values) or 'nothing that was recorded'}", console)
     yield ""
     yield Text(describe_sign(comparisons, *distinguish_names(names)), style="bold")
     yield from _lay_out_comparisons(comparisons, [], summary, console)
@@ -168,7 +169,7 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
             f"{explained}{chosen} was ranked first on these seeds, so they favour it, "
             "most of all at the selection lengths; fresh seeds (lengthwise confirm) favour neither."
         )
-    yield from (make_sentence_text(note, console, summary, "dim") for note in notes)
+    yield from (wrap_sentence(note, console, "dim") for note in notes)
 
 
 def _render_verdict(
@@ -184,7 +185,7 @@ def _render_verdict(
     verdict = describe_verdict(comparison, *distinguish_names(names), is_favoured=is_favoured)
     if scope.startswith("On ") and comparison.verdict in ("equal", "inconclusive"):  # else it begins with a name
         verdict = verdict[0].lower() + verdict[1:]
-    return make_sentence_text(scope + verdict, console, summary, "bold")
+    return wrap_sentence(scope + verdict, console, "bold")
 
 
 def _label_sides(sweep_comparison: SweepComparison, comparison: SeedComparison) -> list[str]:
@@ -203,7 +204,7 @@ def _advise_more_seeds(
     short = [summary for summary in summaries if len(summary.shared_seeds) < ENOUGH_SEEDS]
     commands = list(filter(None, map(make_extend_command, short)))
     if commands and comparison.outcome.paired and comparison.outcome.n < MIN_FOR_MEDIAN:
-        yield make_sentence_text(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console, summaries[0])
+        yield wrap_sentence(f"For an interval: {' and '.join(dict.fromkeys(commands))}", console)
 
 
 def _describe_code(key: str, sides: Sequence[Side], names: Sequence[str]) -> str:
@@ -311,16 +312,16 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
         if best := sweep_comparison.best:
             yield _render_verdict(best, _label_sides(sweep_comparison, best), console, first, "Best against best: ")
             if best.first == best.second:
-                yield make_sentence_text(f"Both are the same configuration, {best.first}.", console, first, "bold")
+                yield wrap_sentence(f"Both are the same configuration, {best.first}.", console, "bold")
         yield from _advise_more_seeds(sweep_comparison.together[0], [first, sweep_comparison.second], console)
     else:
         yield Text("No verdict: nothing can be compared.", "bold")
 
     # Settings in which the sweeps differ may explain the verdict.
     for name, summary in (("First", first), ("Second", sweep_comparison.second)):
-        yield make_sentence_text(f"{name}: {describe_sweep(summary)}", console, summary)
-    yield make_sentence_text(f"They differ in: {describe_differences(sweep_comparison)}", console, first)
-    yield make_sentence_text(describe_matching(sweep_comparison), console, first)
+        yield wrap_sentence(f"{name}: {describe_sweep(summary)}", console)
+    yield wrap_sentence(f"They differ in: {describe_differences(sweep_comparison)}", console)
+    yield wrap_sentence(describe_matching(sweep_comparison), console)
     yield ""
 
     # One table has all matched configurations together; another only the few that differ, because there may be
@@ -329,7 +330,7 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
     if sweep_comparison.together:
         yield Text(describe_sign(sweep_comparison.together, *names), style="bold")
         yield from _lay_out_comparisons(sweep_comparison.together, [], first, console)
-    yield from (make_sentence_text(sentence, console, first) for sentence in describe_noise(sweep_comparison))
+    yield from (wrap_sentence(sentence, console) for sentence in describe_noise(sweep_comparison))
 
     # Matched configurations are listed only if they differ.
     differing_pairs = list_differing(sweep_comparison) if len(matching.pairs) > 1 else []
@@ -356,7 +357,7 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
             f'"Together": the mean of a seed over the {len(matching.pairs)} configurations.{ranked} '
             "--csv FILE.csv writes every configuration at every length."
         )
-    yield from (make_sentence_text(note, console, first, "dim") for note in notes)
+    yield from (wrap_sentence(note, console, "dim") for note in notes)
 
 
 def _lay_out_comparisons(

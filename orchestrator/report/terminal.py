@@ -24,7 +24,7 @@ from orchestrator.report.tables.configuration_tables import (
 from orchestrator.results.confirmation import read_search_labels
 from orchestrator.results.seed_failures import describe_retry, make_failure_rows
 from orchestrator.results.summary import ConfigurationResult, Summary
-from orchestrator.text.consoles import wrap_sentence
+from orchestrator.text.consoles import wrap_sentence, wrap_words
 from orchestrator.text.wording import format_command, format_count
 
 MIN_LINES = 20  # lines of a screen; a window that is higher than MIN_LINES + SPARE_LINES has more
@@ -46,11 +46,6 @@ LEFT_ALIGNED = {
     "second",
     "task",
 }
-
-
-def make_sentence_text(text: str, console: Console, summary: Summary, style: str = "") -> RenderableType:
-    """Return a sentence of a report, as `wrap_sentence` wraps it."""
-    return wrap_sentence(text, console, summary.folder, style)
 
 
 def split_table(cells: Cells, width: int, keys: int) -> list[Cells]:
@@ -114,7 +109,7 @@ class Screen:
         rows = [row for row in summary.rows if row.is_complete]
         room, answers, failures = self._choose_version(console, width, rows)
         yield Text(f"Sweep {summary.name}", style="bold")
-        yield from (self._render_text(text, console, width) for text in answers)
+        yield from (wrap_sentence(text, console) for text in answers)
         yield ""
 
         # Only the first rows, with the columns that fit: the page has the others, and the legend explains what is
@@ -123,7 +118,7 @@ class Screen:
         if rows:
             cells = self._make_cells(rows[:room], width)
             yield from map(make_rich_table, split_table(cells, width, keys=2))
-            yield make_sentence_text(describe_columns(summary, cells), console, summary, "dim")
+            yield wrap_sentence(describe_columns(summary, cells), console, "dim")
             hidden = [name for name in make_cells(rows, make_value_columns(summary)) if name not in cells]
             results = make_cells(rows, make_result_columns(summary), summary.infinity_text)
             omitted += [format_count(len(rows) - room, "more configuration")] if len(rows) > room else []
@@ -137,7 +132,7 @@ class Screen:
             more.append(f"Note{count}: {summary.notes[0]}")
         if more:
             yield self._render_line(". ".join(more), console, width)
-        yield from (self._render_text(text, console, width) for text in failures)
+        yield from (wrap_sentence(text, console) for text in failures)
         yield Text(f"Page: {summary.folder / REPORT_HTML}", no_wrap=True, overflow="ignore")
 
     def _choose_version(
@@ -153,10 +148,10 @@ class Screen:
             if rows:
                 legend = describe_columns(self.summary, self._make_cells(rows[:max_lines], width))
                 max_lines -= 2 + len(textwrap.wrap(legend, width))
-            room = max_lines - 4 - self._count_lines([*answers, *failures], width)
+            room = max_lines - 4 - self._count_lines([*answers, *failures], console)
             while room < min_rows and (version := next(versions, None)):
                 answers, failures = version
-                room = max_lines - 4 - self._count_lines([*answers, *failures], width)
+                room = max_lines - 4 - self._count_lines([*answers, *failures], console)
             room = max(room, min_rows)
         return room + (len(rows) == room + 1), answers, failures  # a line that names one missing row is as long
 
@@ -180,25 +175,16 @@ class Screen:
             yield answers[:count], failures
         yield answers[:KEPT_ANSWERS], self._make_failure_lines(1)
 
-    def _render_text(self, text: str, console: Console, width: int) -> RenderableType:
-        """Return a text in lines of a terminal, but a command, which is copied, and a text of a file in one line."""
-        if console.is_terminal and str(self.summary.folder) not in text:
-            text = "\n".join(textwrap.wrap(text, width))
-        return make_sentence_text(text, console, self.summary)
-
     def _render_line(self, text: str, console: Console, width: int) -> RenderableType:
         """Return a text in one line, which is cut on a terminal."""
         if console.is_terminal:
             (text,) = textwrap.wrap(text, width, max_lines=1, placeholder=" ...")
-        return make_sentence_text(text, console, self.summary, "dim")
+        return wrap_sentence(text, console, "dim")
 
-    def _count_lines(self, texts: Sequence[str], width: int) -> int:
-        """Return the number of lines that texts of `_render_text` take on a terminal."""
-        return sum(
-            math.ceil(len(line) / width) if str(self.summary.folder) in text else len(textwrap.wrap(line, width))
-            for text in texts
-            for line in text.split("\n")
-        )
+    def _count_lines(self, texts: Sequence[str], console: Console) -> int:
+        """Return the number of lines that texts of `wrap_sentence` take on a terminal."""
+        lines = (line for text in texts for line in wrap_words(text, console).split("\n"))
+        return sum(math.ceil(len(line) / console.width) for line in lines)
 
     def _make_failure_lines(self, max_causes: int) -> list[str]:
         """Return texts that name the seeds that diverged, those that crashed, and the command that retries these.

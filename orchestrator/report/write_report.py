@@ -19,10 +19,10 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.csv_tables import OUTDATED_FILES, REPORT_CSV, TABLES, make_csv_tables, write_csv
 from orchestrator.report.page.render import render_page
 from orchestrator.report.tables.later_evaluation_table import make_later_section
-from orchestrator.report.terminal import Screen, make_rich_table, make_sentence_text, split_table
+from orchestrator.report.terminal import Screen, make_rich_table, split_table
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.summary import Summary
-from orchestrator.text.consoles import say
+from orchestrator.text.consoles import say, wrap_sentence
 from trainers.files.atomic_file import write_atomic
 
 MIN_PAGE_SECONDS = 10.0  # between two pages of a running sweep
@@ -126,6 +126,6 @@ def show_later_evaluations(folder: Path, keys: Collection[object], console: Cons
     for part in split_table(section.cells, console.width, keys=2):
         console.print(make_rich_table(part))
     for note in section.notes:
-        console.print(make_sentence_text(note, console, summary, "dim"))
+        console.print(wrap_sentence(note, console, "dim"))
 
     say(console, f"Table: {summary.folder / 'later_evaluations.csv'}\nReport: {summary.folder / REPORT_HTML}")

@@ -52,7 +52,7 @@ class Session:
 
     def say(self, sentence: str) -> None:
         """Print a sentence for the user; a terminal wraps it between words."""
-        self.console.print(wrap_sentence(sentence, self.console, self.folder))
+        self.console.print(wrap_sentence(sentence, self.console))
 
     def read_state(self) -> SweepState:
         """Return the state in the ledger. Raises KeyboardInterrupt for a signal that arrived while it was opened."""

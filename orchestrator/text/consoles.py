@@ -5,9 +5,10 @@ Names and messages in a ledger may come from another user, so consoles print no 
 
 import io
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 ENCODING_VARIABLE = "PYTHONIOENCODING"
 FILE_WIDTH = 160  # characters of a table in a log or pipe
+_COMMAND = re.compile(r"(?:^|(?<=: )|(?<=  )|(?<=[(`]))(?:lengthwise|cp) [^;,()`]*[^;,()`\s]")
+_LABEL = re.compile(r"\S+(?: \S+)* {2,}")
 
 
 class UncroppedConsole(Console):
@@ -101,8 +104,26 @@ def align_rows(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a text without markup, colors or added line breaks."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    """Print a text without markup or colors; a terminal breaks its lines between words."""
+    console.print(wrap_words(text, console), highlight=False, markup=False, soft_wrap=True)
+
+
+def wrap_words(text: str, console: Console) -> str:
+    """Return a text with its long lines broken between words for a terminal; unchanged in files.
+
+    Commands and paths, which are copied, stay whole, as do indented lines, such as those of a traceback. Behind a label
+    of `align_rows` all lines of a text are indented.
+    """
+    if not console.is_terminal:
+        return text
+    wrapper, lines = textwrap.TextWrapper(console.width, break_long_words=False, break_on_hyphens=False), list[str]()
+    for line in text.split("\n"):
+        label = _LABEL.match(line)
+        wrapper.subsequent_indent = " " * len(label[0]) if label and len(label[0]) < console.width // 2 else ""
+        whole_commands = _COMMAND.sub(lambda command: command[0].replace(" ", "\0"), line)
+        is_long = len(line) > console.width and not line.startswith(" ")
+        lines += wrapper.wrap(whole_commands) if is_long else [line]
+    return "\n".join(lines).replace("\0", " ")
 
 
 def show_until_stopped(console: Console, text: str) -> "Live":
@@ -116,11 +137,7 @@ def show_until_stopped(console: Console, text: str) -> "Live":
     return Live(line, console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
 
 
-def wrap_sentence(text: str, console: Console, folder: Path, style: str = "") -> RenderableType:
-    """Return a sentence that a terminal wraps between words; on one line in files, and if it has the path `folder`.
-
-    Paths and commands stay on one line, so that they can be copied.
-    """
-    unwrapped = not console.is_terminal or str(folder) in text
+def wrap_sentence(text: str, console: Console, style: str = "") -> RenderableType:
+    """Return a sentence as `say` prints it, with a style."""
     # In a group, because rich joins bare texts into a new one, which would wrap.
-    return Group(Text(mask_passwords(text), style=style, no_wrap=unwrapped, overflow="ignore" if unwrapped else "fold"))
+    return Group(Text(wrap_words(mask_passwords(text), console), style=style, no_wrap=True, overflow="ignore"))

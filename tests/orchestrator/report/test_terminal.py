@@ -33,6 +33,12 @@ from tests.orchestrator.report.conftest import draws, noisy
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
+@pytest.fixture
+def in_tmp_path(tmp_path, monkeypatch):
+    """A working folder in which the paths of sweeps are short, as in most commands."""
+    monkeypatch.chdir(tmp_path)
+
+
 def table_of(text):
     """The heading and the lines of the table of configurations, as words."""
     lines = text.splitlines()
@@ -246,10 +252,10 @@ def test_the_first_is_compared_with_the_next(tmp_path, synthetic_sweep, short_te
 
 
 @pytest.mark.parametrize(("seeds", "lost", "died"), [(10, (2, 3, 7), [1]), (4, (2, 3, 7), [1]), (4, (2,), [])])
-def test_failed_seeds_are_named_on_one_screen(seeds, lost, died, tmp_path, synthetic_sweep, short_text):
+def test_failed_seeds_are_named_on_one_screen(seeds, lost, died, in_tmp_path, synthetic_sweep, short_text):
     """Of each configuration in `lost` all seeds but the last diverge, all of those in `died` crash."""
     failed = {(number, seed): 10 for number in lost for seed in range(seeds - 1)}
-    result = summarize(synthetic_sweep(tmp_path / "lost", draws(12), seeds, noisy, failed, died=died))
+    result = summarize(synthetic_sweep(Path("lost"), draws(12), seeds, noisy, failed, died=died))
     text = short_text(replace(result, notes=("a long note " * 30,)), 100)
     assert len(text.splitlines()) <= 20
     named = {line.partition(":")[0]: line for line in text.splitlines() if " seeds " in line}
@@ -294,9 +300,9 @@ def test_a_higher_window_has_more_rows(height, eighty, short_text):
     assert text.count("...") == 0 and f" {80 - len(table_of(text)[1])} more configurations" in text
 
 
-def test_sentences_and_errors_are_whole_in_every_window(tmp_path, synthetic_sweep, short_text):
+def test_sentences_and_errors_are_whole_in_every_window(in_tmp_path, synthetic_sweep, short_text):
     values = draws(12)
-    state = synthetic_sweep(tmp_path / "died", values, 10, noisy, {(7, 2): 10}, died=[0, 1, 2])
+    state = synthetic_sweep(Path("died"), values, 10, noisy, {(7, 2): 10}, died=[0, 1, 2])
     errors = [f"exit code 1: RuntimeError: {letter * 30} {'the end of a long error ' * 6}{letter}" for letter in "abc"]
     for number, error in enumerate(errors):
         for member in list(state.configurations.values())[number].members.values():
