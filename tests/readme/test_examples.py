@@ -186,16 +186,17 @@ def test_the_script_of_the_front_page_reads_what_its_sweep_file_searches(lengthw
     done = lengthwise.succeeds("validate", tmp_path / "sweep.yaml")
     assert "warning" not in done.stdout + done.stderr
 
-    # Without lengths, as the page says: 1 is the validation set, 2 the test set.
+    # The page says: length 1 is a validation set, beside lengths that are tested or with 2 as the test set.
     sections = yaml.safe_load(sweep)
-    (keys,) = re.findall(r"2 for the test set: `(.*?)`, `(.*?)`, no `trained_lengths`, `(.*?)`;", readme.text)
-    lengths, metrics, objective = map(yaml.safe_load, keys)
-    sections["evaluation"] = {"every": 500, **lengths, **metrics}
-    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sections | objective), encoding="utf-8")
-    done = lengthwise.succeeds("validate", tmp_path / "sweep.yaml")
-    assert "warning" not in done.stdout + done.stderr
-    spec = load_checked(tmp_path / "sweep.yaml")
-    assert (spec.objective.lengths, spec.evaluation["lengths"]) == ((1,), [1, 2])
+    ((objective, lengths),) = re.findall(r"`(objective: .*?)` ranks by it.*?2 is the test set: `(.*?)`", readme.text)
+    sections |= yaml.safe_load(objective)
+    alone = {"every": 500, "metrics": {"accuracy": "maximize"}, **yaml.safe_load(lengths)}
+    for evaluation in (alone, {**alone, "lengths": [1, 12, 16, 32], "trained_lengths": [12]}):
+        (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sections | {"evaluation": evaluation}), encoding="utf-8")
+        done = lengthwise.succeeds("validate", tmp_path / "sweep.yaml")
+        assert "warning" not in done.stdout + done.stderr
+        spec = load_checked(tmp_path / "sweep.yaml")
+        assert (spec.objective.lengths, spec.evaluation["lengths"]) == ((1,), evaluation["lengths"])
 
 
 @pytest.mark.usefixtures("own_code_forgotten")
