@@ -78,6 +78,12 @@ class ConfigurationState:
         """Remove the score, so that the configuration is scored again."""
         self.is_scored, self.score = False, None
 
+    def retract_score(self) -> None:
+        """Remove the score and forget it: seeds that it counted as failed are retried."""
+        if self.is_scored:
+            self.scores.pop()
+        self.drop_score()
+
 
 @dataclass
 class RecordedDraw:

@@ -314,7 +314,7 @@ class SweepState:
             if pack.status == "failed":
                 pack.reopen()
                 for config_id, _ in pack.members:
-                    self.configurations[config_id].drop_score()
+                    self.configurations[config_id].retract_score()
         self.end_status = self.end_message = None
 
     def _apply_end(self, record: Record) -> None:

@@ -159,13 +159,13 @@ class SweepDriver:
 
     def on_hand_out(self, pack_id: str) -> None:
         """Note that a worker has the pack, for the first time or again."""
-        pack, previous = self.state.packs[pack_id], self.running.get(pack_id)
-        self.running[pack_id] = RunningPack(step=pack.step, seconds=previous.seconds if previous else pack.seconds)
-
         # Only now is it known whether the pack resumes: it may write its first checkpoint before its next report.
+        pack, previous = self.state.packs[pack_id], self.running.get(pack_id)
         self._started_over.discard(pack_id)
         if pack.ran_under and not may_have_checkpoint(self.state, pack):
             self._started_over.add(pack_id)
+        step = 0 if pack_id in self._started_over else pack.step
+        self.running[pack_id] = RunningPack(step=step, seconds=previous.seconds if previous else pack.seconds)
 
     def on_environment(self, pack_id: str, environment: dict[str, Any]) -> None:
         """Keep the environment of the pack for its records; warn if the worker runs different code."""
@@ -176,7 +176,9 @@ class SweepDriver:
         """Write the curves, then the record that names them; a step already in the ledger is not changed."""
         decoded = Evaluation.from_bytes(evaluation)
         pack = self.state.packs[pack_id]
-        self.running[pack_id].step = max(self.running[pack_id].step, decoded.step)
+        running = self.running[pack_id]
+        running.step = max(running.step, decoded.step)
+        running.phase = "train" if running.phase == "starting" else running.phase  # it may end before a heartbeat
 
         # A pack resumes from its last checkpoint, so it may report steps again that are in the ledger.
         if decoded.step not in pack.evaluations:
@@ -196,7 +198,7 @@ class SweepDriver:
         # Earlier attempts of the pack may have left files of weights that no record names.
         if decoded.weights:
             weights.delete_unrecorded_weights(self.state, pack_id)
-        self.running[pack_id].seconds = decoded.seconds
+        running.seconds = decoded.seconds
         self._stop_if_budget_is_used_up()
 
     def on_progress(self, pack_id: str, progress: dict[str, Any]) -> None:

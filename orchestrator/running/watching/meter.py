@@ -3,11 +3,12 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from orchestrator.record.state.entities import ConfigurationState
 from orchestrator.record.state.labels import make_label
+from orchestrator.record.state.lineage import may_have_checkpoint
 from orchestrator.record.state.race import read_common_seeds
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.scoring.search_design import count_planned, count_specified
@@ -17,7 +18,7 @@ from orchestrator.statistics.failed_seeds import get_sign
 from orchestrator.text.wording import describe_better, format_count, format_duration, format_metric, format_number
 
 MIN_STARTS = 4  # the first pack shows the speed of all once it has trained this many times as long as it started
-PHASES = {"starting": "starting workers", "compile": "compiling", "train": "training", "evaluate": "evaluating"}
+PHASES = {"compile": "compiling", "train": "training", "evaluate": "evaluating"}
 
 
 class SpeedMeter:
@@ -30,7 +31,13 @@ class SpeedMeter:
     def __init__(self, state: SweepState) -> None:
         self._began_at = time.monotonic()
         self._is_first_driver = len(state.sessions.spans) <= 1
-        self._steps_before = count_steps_done(state)
+        # Packs that train again steps that are recorded, because they have no checkpoint.
+        self._restarting = {
+            pack.pack_id
+            for pack in state.packs.values()
+            if pack.step and not pack.has_ended and not may_have_checkpoint(state, pack)
+        }
+        self._steps_before = count_steps_done(state, restarting=self._restarting)
         self._ended_before = {pack.pack_id for pack in state.packs.values() if pack.has_ended}
         self._first_steps: dict[str, int] = {}  # by pack_id: the step at which it was first seen training
         self._started_at: float | None = None  # the time at which a worker was first seen with a pack
@@ -43,7 +50,9 @@ class SpeedMeter:
 
         `interim_best` is the best configuration before any has ended.
         """
-        now, steps = time.monotonic(), count_steps_done(state, running)
+        # A pack that has trained all recorded steps again counts like any other.
+        self._restarting -= {pack_id for pack_id, pack in running.items() if pack.step >= state.packs[pack_id].step}
+        now, steps = time.monotonic(), count_steps_done(state, running, self._restarting)
         if running and self._started_at is None:
             self._started_at = now
         for pack_id in running.keys() - self._first_steps.keys():
@@ -52,10 +61,29 @@ class SpeedMeter:
                 self._training_since = self._training_since or now
 
         speed = self._measure_speed(state, running, steps, now)
-        phases = Counter(PHASES.get(running_pack.phase, running_pack.phase) for running_pack in running.values())
-        phase = ", ".join(sorted(phases)) or "starting workers"
-        elapsed = now - self._began_at
-        return make_progress_rows(state, running, elapsed=elapsed, speed=speed, phase=phase, interim_best=interim_best)
+        return make_progress_rows(
+            state,
+            running,
+            elapsed=now - self._began_at,
+            speed=speed,
+            phase=self._describe_phase(state, running, steps),
+            interim_best=interim_best,
+            restarting=self._restarting,
+        )
+
+    def _describe_phase(self, state: SweepState, running: Mapping[str, RunningPack], steps: Mapping[str, int]) -> str:
+        """Return as text what the running packs do, from the steps done by pack_id; "-" between packs."""
+        phases = {PHASES.get(pack.phase, pack.phase) for pack in running.values() if pack.phase != "starting"}
+        if phases:
+            return ", ".join(sorted(phases))
+
+        # Workers have started once a pack has trained or ended under this driver.
+        have_started = any(count > self._steps_before.get(pack_id, 0) for pack_id, count in steps.items())
+        if have_started or any(
+            pack.has_ended for pack in state.packs.values() if pack.pack_id not in self._ended_before
+        ):
+            return "starting the next seeds" if running else "-"
+        return "starting workers"
 
     def _measure_speed(
         self, state: SweepState, running: Mapping[str, RunningPack], steps: Mapping[str, int], now: float
@@ -86,15 +114,17 @@ def make_progress_rows(
     speed: float,
     phase: str,
     interim_best: str = "",
+    restarting: Collection[str] = (),
 ) -> list[tuple[str, str]]:
     """Return the progress of a sweep with these running packs as rows of label and text.
 
     The rows of a sweep stay the same from its start to its end, so that a live table does not jump. In a race, totals
     and time left are for the present round. `speed`, in member-steps per second, is shown until a pack has measured its
-    own speed; `interim_best`, the best configuration before any has ended, until one has a score.
+    own speed; `interim_best`, the best configuration before any has ended, until one has a score. For `restarting` see
+    `count_steps_done`.
     """
     # Running packs measure their own speed, which is newer than the sweep's.
-    done, total = sum(count_steps_done(state, running).values()), count_steps(state)
+    done, total = sum(count_steps_done(state, running, restarting).values()), count_steps(state)
     counts = Counter(member.status for member in state.members)
     started = [state.packs[pack_id] for pack_id, running_pack in running.items() if running_pack.phase != "starting"]
     in_training = sum(member.status in ("planned", "running") for pack in started for member in pack.member_states)
@@ -217,11 +247,20 @@ def format_best_score(state: SweepState, placeholder: str = "none yet") -> str:
     return f"{format_number(best.scores[-1])} ({make_label(state.provenance, number)}{tied})"
 
 
-def count_steps_done(state: SweepState, running: Mapping[str, RunningPack] = MappingProxyType({})) -> dict[str, int]:
-    """Return the member-steps done by pack_id, recorded or reported by its heartbeat; all steps of a complete pack."""
+def count_steps_done(
+    state: SweepState,
+    running: Mapping[str, RunningPack] = MappingProxyType({}),
+    restarting: Collection[str] = (),
+) -> dict[str, int]:
+    """Return the member-steps done by pack_id, recorded or reported by its heartbeat; all steps of a complete pack.
+
+    restarting: packs whose recorded steps are trained again, so that they do not count.
+    """
     steps = {}
     for pack in state.packs.values():
         step = pack.steps if pack.status == "complete" else pack.step
+        if pack.pack_id in restarting and not pack.has_ended:
+            step = 0
         if pack.pack_id in running:
             step = max(step, running[pack.pack_id].step)
         steps[pack.pack_id] = pack.sum_member_steps(step)

@@ -81,9 +81,13 @@ def test_failed_seeds_are_named_counted_and_retried(study: Study) -> None:
     first_lines = study.output.partition(f"Sweep {state.name}")[0].splitlines()
     assert first_lines[-1].endswith(command) and "nothing" in first_lines[-2] and "8 of 8" in first_lines[-2]
 
-    # A retry counts seeds, not configurations.
+    # A retry counts seeds, not configurations; without checkpoints the steps of the crashed seeds are lost.
+    for file in state.folder.glob("checkpoints/*/last"):
+        file.unlink()
     state = study.resume(state, retry_failed=True)
     assert "6 of 8 seeds" in study.output
+    (progress,) = re.findall("seeds 6/8 .*steps 75 %.*", study.output)  # with those of their reports 83 %
+    assert "configurations 0/2" in progress
 
 
 def test_a_sweep_whose_first_members_all_failed_has_one_command(study: Study) -> None:

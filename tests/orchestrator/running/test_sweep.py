@@ -392,14 +392,19 @@ def test_no_time_left_is_estimated_while_the_starts_of_waiting_packs_are_unknown
         pack_id, _ = driver.take_next_pack()
         driver.on_hand_out(pack_id)
         meter, texts = SpeedMeter(state), []
+        assert dict(meter.make_rows(state, driver.running))["phase"] == "starting workers"
         for second, step in ((0.0, 0), (8.0, 1), (20.0, 40), (44.0, 50)):
             clock[0] = second
             heartbeat(driver, pack_id, "train", step, 0.0)
             if has_ended and step == 40:
                 state.packs[pack_id].status = "complete"
                 del driver.running[pack_id]
+                assert dict(meter.make_rows(state, driver.running))["phase"] == "-"
             texts.append(dict(meter.make_rows(state, driver.running))["time left"])
             if has_ended and step == 40:
+                next_pack_id, _ = driver.take_next_pack()
+                driver.on_hand_out(next_pack_id)
+                assert "workers" not in dict(meter.make_rows(state, driver.running))["phase"]
                 break
     if has_ended:
         assert texts == ["-", "-", f"about {round(2 * 60 / (6 * 60 / 20))} s"]
