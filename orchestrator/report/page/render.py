@@ -58,6 +58,7 @@ SCRIPT_FILES = (
     "legend",
     "table",
     "seed_comparisons",
+    "differences",
     "comparison",
     "points",
     "parallel",

@@ -11,7 +11,10 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report.tables.seed_comparison_table import describe_verdict
 from orchestrator.report.write_report import write_report
 from orchestrator.results.comparing.seed_comparisons import LENGTH_GROUPS, Side, compare_sides, make_question
+from orchestrator.results.comparing.sweep_comparison import compute_band_level
 from orchestrator.results.make_summary import summarize
+from orchestrator.statistics.intervals import count_needed_values, estimate_median
+from orchestrator.text.wording import format_ranges
 from tests.browser import needs_browser
 from tests.orchestrator.report.conftest import ROWS
 
@@ -218,7 +221,7 @@ def test_differences_against_length_are_those_of_pairs_of_seeds(metric, tab, tmp
         return scale * (0.1 + number * (0.05 - 0.01 * lengths + 0.004 * np.sin(3.0 * seed + lengths)) + 0.02 * lengths)
 
     values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(3)]
-    path, _ = write_report(synthetic_sweep(tmp_path / "crossing", values, 5, crossing).folder)
+    path, _ = write_report(synthetic_sweep(tmp_path / "crossing", values, 9, crossing).folder)
     tab.problems.clear()
     tab.open(path.as_uri())
     tab.set("#metric", tab.read("[...document.querySelector('#metric').options].map(e => e.label)").index(metric))
@@ -238,7 +241,7 @@ def test_differences_against_length_are_those_of_pairs_of_seeds(metric, tab, tmp
     wanted = {
         seed: crossing(int(first), seed, "ema", metric, lengths, 0)
         - crossing(int(second), seed, "ema", metric, lengths, 0)
-        for seed in range(5)
+        for seed in range(9)
     }
     assert shown.keys() == wanted.keys()
     tolerance = 2e-3 * abs(scale)  # of coordinates with three digits
@@ -246,6 +249,19 @@ def test_differences_against_length_are_those_of_pairs_of_seeds(metric, tab, tmp
         assert line == pytest.approx(wanted[seed], abs=tolerance), seed
     middle = value + scale * (np.array(median)[:, 1] - pixel)
     assert middle == pytest.approx(np.median(list(wanted.values()), axis=0), abs=tolerance)
+
+    # The band is that of all lengths at once, and the sentence above it names those at which it excludes 0.
+    columns = np.array(list(wanted.values())).T
+    band = [estimate_median(column, level=compute_band_level(len(lengths))) for column in columns]
+    outline = tab.read(f"(e => {points.replace('slice(1)', 'slice(1, -1)')})({picture}.querySelector('.band'))")
+    edges = value + scale * (np.array(outline)[:, 1] - pixel)
+    ends = [end for estimate in band for end in (estimate.low, estimate.high)]
+    assert sorted(edges) == pytest.approx(sorted(ends), abs=tolerance)
+    lower = [length for length, estimate in zip(lengths, band, strict=True) if estimate.high < 0]
+    higher = [length for length, estimate in zip(lengths, band, strict=True) if estimate.low > 0]
+    sentence = tab.read("document.querySelector('.beyond-noise').textContent")
+    named = re.findall(r"([AB]) is ahead at lengths? ([\d, -]+)", sentence)  # these seeds chose A
+    assert named == [("A", format_ranges(lower)), ("B", format_ranges(higher))]
     ranges = tab.read(f"[...{picture}.querySelectorAll('.range')].map(e => e.getAttribute('class'))")
     assert ranges == ["range trained", "range selection", "range test"] and tab.problems == []
 
@@ -258,6 +274,9 @@ def test_pairs_without_a_line_are_counted_below_the_picture(lost, tab, tmp_path,
     tab.open(path.as_uri())
     note = tab.read("document.querySelector('#comparison .differences').nextElementSibling.textContent")
     assert ("2 of 8" in note) == bool(lost)
+    assert not tab.read("document.querySelector('#comparison .band')")
+    needed = count_needed_values(compute_band_level(11))
+    assert f"(at least {needed})" in tab.read("document.querySelector('.beyond-noise').textContent")
 
 
 @pytest.mark.parametrize("finished", [0, 2])

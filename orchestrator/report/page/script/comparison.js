@@ -36,82 +36,6 @@ function drawInterval(value, low, high, limit, {dots = [], mayFill = true, width
   return svg.node();
 }
 
-// Return the differences of c and d at their common lengths, pair by pair, with their medians, and the lengths by
-// group. A pair is `isLost` if both seeds failed.
-function subtractCurves(c, d) {
-  const m = state.metric, names = [...GROUPS, "trained_on"];
-  const groups = Object.fromEntries(names.map(name => [name, listCommon(c, d, m, name)]));
-  const lengths = lengthsOf(m).filter(length => GROUPS.some(group => groups[group].includes(length)));
-  const curveOf = (side, seed) => seedCurve(m, state.average, side, configurations[side].seeds.indexOf(seed));
-  const valuesOf = curve => lengths.map(length => curve[lengthsOf(m).indexOf(length)])
-    .map(value => Number.isNaN(value) ? failedValueOf(m) : value);
-
-  const seeds = configurations[c].seeds.filter(seed => configurations[d].seeds.includes(seed));
-  const pairs = seeds.map(seed => {
-    const curves = [c, d].map(side => curveOf(side, seed)), [values, others] = curves.map(valuesOf);
-    return {
-      seed, values: values.map((value, index) => difference(value, others[index])),
-      isLost: curves.every(curve => curve.every(Number.isNaN)),
-      hasFailed: curves.some(curve => curve.some(Number.isNaN)),
-    };
-  });
-  const medians = lengths.map((_, index) =>
-    medianOf(pairs.map(({values}) => values[index]).filter(value => !Number.isNaN(value))));
-  return {groups, lengths, pairs, medians};
-}
-
-// Return the picture of the differences of c and d against length, at most `available` pixels wide: a thin line for
-// each pair of seeds, a thick one for the medians. Infinite differences are gaps, as in the curves. Null without pairs
-// of seeds, or with less than two lengths.
-function drawDifferences(c, d, available) {
-  const {groups, lengths, pairs, medians} = subtractCurves(c, d);
-  if (lengths.length < 2 || !arePaired(c, d)) return null;
-  const finite = pairs.flatMap(({values}) => values).filter(Number.isFinite);
-  const isJudgedFailed = page.judged.policy === "fail" && [c, d].some(hasFailedSeeds);
-  if (!finite.length || isJudgedFailed) return null;
-
-  // The vertical axis has 0, and spans at least 0.01 for a share: one token in thousands does not fill the picture.
-  const width = Math.max(280, Math.min(available, 640)), height = 220, top = 24, bottom = height - 42;
-  const [low, high] = d3.extent([0, ...finite]), missing = (isShare(state.metric) ? 0.01 : 0) - (high - low);
-  const range = low < high ? [low, high] : [-1, 1];
-  const y = d3.scaleLinear(missing > 0 ? [low - missing / 2, high + missing / 2] : range, [bottom, top]).nice();
-  const tickFormat = linearTickFormat(y), axis = d3.axisLeft(y).ticks(5).tickFormat(tickFormat);
-
-  // The picture is not in the page yet, so labels cannot be measured: a digit is about 6.5 pixels wide.
-  const left = 36 + 6.5 * d3.max(y.ticks(5), tick => tickFormat(tick).length), right = width - 14;
-  const x = makeLengthScale(lengths, left, right);
-  const svg = d3.create("svg").attr("width", width).attr("height", height).attr("viewBox", [0, 0, width, height])
-    .attr("class", "differences").attr("role", "img")
-    .attr("aria-label", `A minus B in ${metricName()} against ${page.axis}`);
-  shadeLengths(svg, x, lengths, groups, top, bottom);
-  drawLengthAxis(svg, x, lengths, bottom, height);
-  svg.append("g").attr("class", "values").attr("transform", `translate(${left})`).call(axis);
-  titleHeight(svg, 13, top, bottom, "A - B");
-  svg.append("line").attr("x1", left).attr("x2", right).attr("y1", y(0)).attr("y2", y(0))
-    .attr("stroke", "#5b6570").attr("stroke-dasharray", "4 3");
-
-  const path = makePath(x, y, lengths, Number.isFinite);
-  svg.append("g").selectAll("path").data(pairs).join("path").attr("class", "seed").attr("data-seed", ({seed}) => seed)
-    .attr("data-why", ({hasFailed}) => hasFailed ? "failed" : "never reached the metric")
-    .attr("stroke", INK).attr("d", ({values, isLost}) => isLost ? null : path(values));
-  svg.append("path").attr("class", "median").attr("stroke", INK).attr("d", path(medians));
-  const points = isSparse(lengths) ? d3.range(lengths.length).filter(n => Number.isFinite(medians[n])) : [];
-  svg.append("g").selectAll("circle").data(points).join("circle").attr("class", "measured")
-    .attr("cx", n => x(lengths[n])).attr("cy", n => y(medians[n])).attr("r", 4).attr("fill", INK);
-  return svg.node();
-}
-
-// Return a description of the lines of the picture, with the number of pairs whose line is empty, because none of their
-// differences is finite.
-function describePicture(picture) {
-  const lines = [...picture.querySelectorAll(".seed")], missing = lines.filter(line => !line.getAttribute("d"));
-  const why = [...new Set(missing.map(line => line.dataset.why))].join(" or ");
-  const count = `${missing.length} of ${lines.length} pairs ${missing.length === 1 ? "has" : "have"} no line`;
-  const note = missing.length ? ` ${count}: a seed ${why}.` : "";
-  const median = missing.length ? "the median of all pairs, with failed seeds as the worst" : "their median";
-  return `Thin lines: pairs of equal seeds; thick line: ${median}; dashed: no difference.${note}`;
-}
-
 // Draw the section, or how to choose A and B.
 function drawComparison() {
   const box = $("comparison"), {first, second} = state;
@@ -135,11 +59,14 @@ function drawComparison() {
   // The picture, then the notes on its numbers.
   const directions = {minimize: "below 0 A is better", maximize: "above 0 A is better"};
   const sign = directions[page.metrics[state.metric].direction];
-  const picture = drawDifferences(first, second, widthOf(box));
-  if (picture) {
-    const heading = make("h3", `A - B at each length${sign ? ` (${sign})` : ""}`);
-    box.append(heading, picture, make("p", describePicture(picture), {class: "note"}));
-  }
+  const curves = subtractCurves(first, second), picture = drawDifferences(curves, first, second, widthOf(box));
+  if (picture)
+    box.append(
+      make("h3", `A - B at each length${sign ? ` (${sign})` : ""}`),
+      make("p", describeBand(curves, first, second), {class: "beyond-noise"}),
+      picture,
+      make("p", describePicture(picture), {class: "note"}),
+    );
   box.append(make("p", listComparisonNotes(comparisons, sign).join(" "), {class: "note"}));
 }
 

@@ -97,20 +97,23 @@ function compareSeeds(c, d, group) {
   return {...comparison, ...testDifferences(differences)};
 }
 
-// Return the median of differences with its interval, and p of the sign test.
-function testDifferences(differences) {
+// Return that n pairs of seeds are too few for a purpose, with the number that is needed.
+const describeTooFew = (n, purpose, least) =>
+  `${n} ${n === 1 ? "pair of seeds is" : "pairs of seeds are"} too few for ${purpose} (at least ${least})`;
+
+// Return the median of differences with an interval of at least this confidence, and p of the sign test.
+function testDifferences(differences, confidence = 0.95) {
   const sorted = Float64Array.from(differences).sort(), n = sorted.length;
   if (!n) return {difference: NaN, n, reason: "no seed has a value in both"};
 
   // The interval lies between two of the sorted differences (the inverted sign test): as many are dropped at either end
-  // as leave at least 95 %.
+  // as leave at least this confidence.
   const levelOf = dropped => 1 - 2 * binomialCdf(n, dropped);
   let dropped = -1;
-  while (n >= page.min_pairs && levelOf(dropped + 1) >= 0.95) dropped++;
-  const pairs = n === 1 ? "pair of seeds is" : "pairs of seeds are";
+  while (n >= page.min_pairs && levelOf(dropped + 1) >= confidence) dropped++;
   const interval = dropped >= 0
     ? {low: sorted[dropped], high: sorted[n - 1 - dropped], level: levelOf(dropped)}
-    : {reason: `${n} ${pairs} too few for an interval (at least ${page.min_pairs})`};
+    : {reason: describeTooFew(n, "an interval", page.min_pairs)};
 
   // In the sign test a difference of 0 counts for both signs.
   const rarer = Math.min(differences.filter(x => x <= 0).length, differences.filter(x => x >= 0).length);
