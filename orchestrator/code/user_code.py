@@ -27,7 +27,7 @@ from typing import Any, Self
 from orchestrator.code.time_limit import time_limit
 from orchestrator.errors import UserError
 from search_spaces import FileProblem, SweepFileError, SweepSpec
-from trainers.errors import describe_briefly
+from trainers.errors import describe_briefly, locate_in_user_code
 from trainers.files.data_folders import add_search_folder
 from trainers.settings import registry
 
@@ -111,6 +111,12 @@ def import_spec_modules(spec: SweepSpec) -> tuple[CodeSource, ...]:
     if problems:
         raise SweepFileError(problems)
     return tuple(sources)
+
+
+def locate_in_spec_modules(error: BaseException, spec: SweepSpec) -> str:
+    """Return the last traceback line in the modules of `imports` as " (FILE:LINE, FUNCTION)", "" if there is none."""
+    sources = import_spec_modules(spec)
+    return locate_in_user_code(error, {str(source.root / name) for source in sources for name in source.files})
 
 
 def read_files(root: Path, names: Iterable[str]) -> CodeSource:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from orchestrator.code.user_code import locate_in_spec_modules
 from orchestrator.interface.trainer import Member, Trainer
 from orchestrator.text.wording import format_ranges
 from orchestrator.trainer_choice import get_trainer
@@ -16,7 +17,7 @@ from search_spaces import ABSENT, FileProblem, SweepFileError, SweepSpec
 from search_spaces.grammar.domains import Choice, Grid
 from search_spaces.grammar.problems import is_within
 from search_spaces.grammar.sections import read_key
-from trainers.errors import ConfigError, find_nearest
+from trainers.errors import ConfigError, describe_briefly, find_nearest
 from trainers.files.data_folders import add_search_folder
 from trainers.tasks.metric_descriptions import RecordedMetric
 
@@ -61,11 +62,15 @@ def make_configurations(
         # Many draws have the same problem, which has a single line of the sweep file.
         try:
             member = trainer.build({**assign_values(spec, values), **undrawn_sections}, recorded=spec.is_recorded)
+            member_problems = _find_member_problems(spec, trainer, member, values)
         except ConfigError as error:
-            for problem in _locate_problems(spec, values, error):
-                problems.setdefault((problem.where, problem.key), problem)
-            continue
-        if member_problems := _find_member_problems(spec, trainer, member, values):
+            member_problems = list(_locate_problems(spec, values, error))
+        except Exception as error:
+            # Properties of a task or model, such as its lengths, are the user's code.
+            if not (where := locate_in_spec_modules(error, spec)):
+                raise
+            member_problems = [_make_file_problem(spec, "imports", f"raises {describe_briefly(error, line=-1)}{where}")]
+        if member_problems:
             for problem in member_problems:
                 problems.setdefault((problem.where, problem.key), problem)
             continue

@@ -19,6 +19,7 @@ from trainers.check.task_batches import (
     find_missing_lengths,
     find_row_problems,
     find_target_problems,
+    find_type_problems,
 )
 from trainers.config.member import MemberConfig
 from trainers.errors import ConfigError, describe_briefly, locate_in_user_code
@@ -159,6 +160,9 @@ def _find_task_problems(task: Task, lengths: tuple[int, ...]) -> Iterator[str]:
     evaluation_batches = list(
         task.evaluation_batches(Stream(torch.tensor([3, 5]), "eval", torch.tensor(0)), ROWS, lengths)
     )
+    if problems := list(find_type_problems(task, evaluation_batches)):
+        yield from problems
+        return
     test_batches = [evaluation_batch.batch for evaluation_batch in evaluation_batches]
     stages = [0, len(task.stages) - 1]
     problems = [*find_missing_lengths(task, evaluation_batches, lengths), *find_draw_problems(task, None)]

@@ -1,8 +1,8 @@
 """Checks of a task without a model: its declarations, its draws, and the shapes of its batches."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -54,6 +54,55 @@ def find_missing_lengths(
         if missing := {*lengths}.intersection(distribution.lengths) - measured_lengths:
             source = f" of {distribution.name!r}" if distribution.name else ""
             yield f"evaluation_batches does not measure lengths {sorted(missing)}{source}"
+
+
+def find_type_problems(task: Task, evaluation_batches: Iterable[object]) -> Iterator[str]:
+    """Yield a problem of the first batch that is no Batch, or has a field that is no tensor.
+
+    Other checks and the engine rely on these types, so their errors would not name the wrong value.
+    """
+    sampled = task.sample(Stream(torch.tensor([3, 5]), "data", torch.tensor(1)), ROWS)
+    training_batches = sampled if isinstance(sampled, (tuple, list)) else (sampled,)
+    test_batches = [
+        evaluation_batch.batch if isinstance(evaluation_batch, EvaluationBatch) else evaluation_batch
+        for evaluation_batch in evaluation_batches
+    ]
+    training_method, test_method = _get_batch_methods(task)
+    for kind, batches, method in (
+        ("training", training_batches, training_method),
+        ("test", test_batches, test_method),
+    ):
+        for problem in filter(None, map(_find_type_problem, batches)):
+            yield f"{kind} batches {problem}{locate_method(method)}"
+            return
+
+
+def _find_type_problem(batch: object) -> str | None:
+    """Return which value of a batch has a wrong type, and which types are allowed; None if all are right."""
+    if not isinstance(batch, Batch):
+        return f"are of type {_name_type(batch)}; allowed: Batch"
+    for batch_field in fields(Batch):
+        value = getattr(batch, batch_field.name)
+        is_required = batch_field.name in ("tokens", "targets")
+        if not isinstance(value, Tensor) and (is_required or value is not None):
+            allowed = "a tensor" if is_required else "a tensor, or None"
+            return f"have {batch_field.name} of type {_name_type(value)}; allowed: {allowed}"
+    return None
+
+
+def _name_type(value: object) -> str:
+    """Return the name of a value's type, such as "None", "list" or "torch.return_types.cummax"."""
+    if value is None:
+        return "None"
+    cls = type(value)
+    return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
+
+
+def _get_batch_methods(task: Task) -> tuple[Callable[..., object], Callable[..., object]]:
+    """Return the methods that make a task's training batches and its test batches."""
+    training_method = task.draw_rows if type(task).sample is Task.sample else task.sample
+    has_own_tests = type(task).evaluation_batches is not Task.evaluation_batches
+    return training_method, task.evaluation_batches if has_own_tests else task.draw_rows
 
 
 @dataclass(frozen=True)
@@ -134,8 +183,7 @@ def find_target_problems(
     has_own_scores = (type(task).score_batch is not Task.score_batch and not include_own) or (
         type(task).score_rows is not Task.score_rows and has_own_loss
     )
-    training_method = "draw_rows" if type(task).sample is Task.sample else "sample"
-    test_method = "draw_rows" if type(task).evaluation_batches is Task.evaluation_batches else "evaluation_batches"
+    training_method, test_method = _get_batch_methods(task)
     for kind, batches, any_targets, method in (
         ("training", training_batches, has_own_loss, training_method),
         ("test", test_batches, has_own_scores, test_method),
@@ -143,7 +191,7 @@ def find_target_problems(
         for batch in batches:
             problem = _find_batch_problem(batch, task.outputs, any_targets)
             if problem:
-                yield f"{kind} {problem}{locate_method(getattr(task, method))}"
+                yield f"{kind} {problem}{locate_method(method)}"
                 return
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
-from trainers.errors import Problem, find_nearest
+from trainers.errors import Problem, describe_briefly, find_nearest, locate_in_user_code
 from trainers.models.keyed_dropout import replace_dropout
 from trainers.models.model import Model
 from trainers.models.vmap_call import call_members, find_batch_parameters
@@ -237,6 +237,6 @@ def _try_build(model: Vmapped, sizes: ModuleSizes, causal: bool) -> Trial:
         module = _build_template(model, sizes)
         second_module = _build_seeded(model, sizes, 1)
     except (Exception, SystemExit) as error:  # any error of the user's code
-        return Trial((f"the module cannot be built: {type(error).__name__}: {error}",))
+        return Trial((f"the module cannot be built: {describe_briefly(error)}{locate_in_user_code(error)}",))
     trial = try_module(module, second_module, sizes, causal, model._has_member_dropout)
     return trial._replace(problems=tuple(f"{type(module).__name__}: {problem}" for problem in trial.problems))

@@ -4,14 +4,13 @@ from collections.abc import Iterable
 from itertools import islice
 
 from orchestrator.code.time_limit import TimeLimitExceeded, time_limit
-from orchestrator.code.user_code import import_spec_modules
+from orchestrator.code.user_code import locate_in_spec_modules
 from orchestrator.interface.trainer import Member
 from orchestrator.plan.configurations import Configuration
 from orchestrator.text.consoles import make_console, say
 from orchestrator.trainer_choice import get_trainer
 from search_spaces import SweepSpec
 from search_spaces.grammar.problems import Findings
-from trainers.errors import locate_in_user_code
 
 MAX_STRUCTURES = 3  # whose code is tried
 MAX_SEARCHED_CONFIGURATIONS = 50  # the first configurations of a sweep, in which structures are looked for
@@ -42,8 +41,7 @@ def try_user_code(spec: SweepSpec, configurations: Iterable[Configuration], find
                 for member in members.values():
                     problems |= dict.fromkeys(trainer.find_trial_problems(member, spec.folder))
         except TimeLimitExceeded as error:
-            user_files = {str(source.root / name) for source in import_spec_modules(spec) for name in source.files}
-            where = locate_in_user_code(error, user_files)
+            where = locate_in_spec_modules(error, spec)
             reason = "slow, or an endless loop; the rest was not tried"
             say(make_console(stderr=True), f"note: {trial}: {error}{where}: {reason}")
     for key, message in problems:

@@ -222,9 +222,14 @@ def test_own_code_is_tried_on_one_thread(write_sweep, monkeypatch) -> None:
             "raise GeneratorExit; picked = ",
             r"raises GeneratorExit \(.*own_echo.py:\d+, loss\)",
         ),
+        (
+            "range(1, self.longest",
+            "range(1, self.longst",
+            r"own.yaml:4: imports: raises AttributeError: .* \(.*own_echo.py:\d+, <lambda>\)",
+        ),
         ("context.q.dtype", "context.q.type", r"raises TypeError: .* \(.*own_echo.py:\d+, score\)"),
     ],
-    ids=["loss", "metric", "tokens", "bias", "base exception", "argument"],
+    ids=["loss", "metric", "tokens", "bias", "base exception", "property", "argument"],
 )
 def test_a_failure_is_reported_before_the_folder_is_made(write_sweep, tmp_path, old, new, message) -> None:
     spec = load_checked(write_sweep((old, new)))

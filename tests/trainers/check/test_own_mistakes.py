@@ -307,3 +307,13 @@ def test_an_exception_of_own_code_is_a_problem_with_its_line(error: BaseExceptio
     (problem,) = check_task(Leaves())
     line = Leaves.sample.__code__.co_firstlineno + 1
     assert problem.endswith(f"{error} ({__file__}:{line}, sample)") and type(error).__name__ in problem
+
+
+def test_a_batch_of_another_type_is_one_problem_with_its_line() -> None:
+    class Tuples(Last):
+        def sample(self, stream: Stream, rows: int) -> Batch:
+            return {"tokens": super().sample(stream, rows).tokens}  # type: ignore[return-value]
+
+    (problem,) = check_task(Tuples())
+    assert "dict" in problem and "Batch" in problem
+    assert problem.endswith(f" ({__file__}:{Tuples.sample.__code__.co_firstlineno}, sample)")

@@ -208,7 +208,7 @@ REFUSED = {
     "WithNarrow": r"returns the shape \(3, 2, 8\) for tokens \(3, 7\); allowed: logits \(3, 7, 8\)",
     "WithDrawn": r"buffer inner.table is random",
     "WithFrozen": r"parameter inner.still is not trained",
-    "Broken": r"cannot be built: RuntimeError: no such thing",
+    "Broken": r"cannot be built: RuntimeError: no such thing \(.*own_modules.py:\d+, __init__\)",
     "Nett": r"has no class Nett that derives from",
     "torch": r"no class torch that derives from torch.nn.Module",
 }

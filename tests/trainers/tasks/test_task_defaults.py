@@ -112,7 +112,7 @@ def test_the_loss_is_the_cross_entropy_of_torch(stream, form: str) -> None:
 
 
 FORMS = "(2, 4, 3)", "(2, 4, 3, 7)"  # of ids and of distributions: two seeds, four rows, three tokens, seven outputs
-FAULTS: dict[str, tuple[Callable[[Batch], dict[str, Tensor]], tuple[str, ...]]] = {
+FAULTS: dict[str, tuple[Callable[[Batch], dict[str, Any]], tuple[str, ...]]] = {
     "too few columns": (lambda batch: {"targets": batch.targets[..., :1]}, ("(2, 4, 1)", *FORMS)),
     "one column missing": (lambda batch: {"targets": batch.targets[..., 1:]}, ("(2, 4, 2)", *FORMS)),
     "too many columns": (lambda batch: {"targets": functional.pad(batch.targets, (0, 1))}, ("(2, 4, 4)", *FORMS)),
@@ -127,6 +127,8 @@ FAULTS: dict[str, tuple[Callable[[Batch], dict[str, Tensor]], tuple[str, ...]]] 
         lambda batch: {"weight": torch.ones(len(batch.tokens), 4)},
         ("weight", "(2, 4)", FORMS[0]),
     ),
+    "no tensor": (lambda batch: {"targets": batch.targets.cummax(-1)}, ("targets", "return_types.cummax", "a tensor")),
+    "a list": (lambda batch: {"lengths": [3, 3, 3, 3]}, ("lengths", "list", "None")),
     "ids of one row": (lambda batch: {"ids": batch.tokens[:, :1]}, ("ids", "(2, 1, 3)", FORMS[0])),
 }
 
