@@ -17,16 +17,20 @@ class EqualFailures(LengthwiseError):  # noqa: N818 - reads as the sentence it p
 def refuse_equal_failures(state: SweepState, min_packs: int | None) -> None:
     """Raise EqualFailures if all ended packs failed with the same error, and `min_packs` or all packs have ended.
 
-    Only for packs without an evaluation, and programs that ended before their last one. Never if `min_packs` is None.
+    Unless an evaluation shows that later packs may work. Never if `min_packs` is None.
     """
-    # An evaluation shows that the program works, unless every program ends before its last report.
     packs = state.packs.values()
     ended_packs = [pack for pack in packs if pack.has_ended]
     if min_packs is None or len(ended_packs) < min(min_packs, len(packs)):
         return
+
+    # An evaluation shows that the program works up to its step, unless every program ends before its last report.
     ended_early = all(MISSING_REPORT_MARKER in (pack.error or "") for pack in ended_packs)
     if not ended_early and any(pack.evaluations for pack in packs):
-        return
+        open_packs = [pack for pack in packs if not pack.has_ended]
+        last_step = max(pack.step for pack in ended_packs)
+        if len(ended_packs) < min_packs or not open_packs or any(pack.step > last_step for pack in open_packs):
+            return
 
     # Messages that differ only in numbers, such as ports or process ids, have the same cause.
     errors = group_errors((pack.error or "", pack) for pack in ended_packs)
