@@ -20,9 +20,10 @@ from orchestrator.report.confirmation_sentences import describe_confirmed_pair
 from orchestrator.report.csv_tables import write_csv
 from orchestrator.report.lead_sentences import ENOUGH_SEEDS, make_extend_command
 from orchestrator.report.sweep_sentences import (
+    describe_band,
     describe_differences,
+    describe_differing,
     describe_matching,
-    describe_noise,
     describe_sweep,
     distinguish_names,
     list_differing,
@@ -183,7 +184,7 @@ def _render_verdict(
 ) -> RenderableType:
     """Return a verdict, after the `scope` that it is about; equal names become "First" and "Second"."""
     verdict = describe_verdict(comparison, *distinguish_names(names), is_favoured=is_favoured)
-    if scope.startswith("On ") and comparison.verdict in ("equal", "inconclusive"):  # else it begins with a name
+    if scope and comparison.verdict not in ("first", "second"):  # else it begins with a name
         verdict = verdict[0].lower() + verdict[1:]
     return wrap_sentence(scope + verdict, console, "bold")
 
@@ -301,14 +302,15 @@ def _list_comparisons(sweep_comparison: SweepComparison) -> list[SeedComparison]
 
 
 def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Iterator[RenderableType]:
-    """Yield the verdict, the settings in which two sweeps differ, the tables of differences, and notes."""
-    # The verdict comes first; differing settings, which may explain it, precede the tables.
+    """Yield the verdicts, the settings in which two sweeps differ, the tables of differences, and notes."""
+    # The verdict comes first, then its lengths; differing settings, which may explain it, precede the tables.
     first, matching = sweep_comparison.first, sweep_comparison.matching
     if sweep_comparison.together:
         scope = f"{len(matching.pairs)} configurations together: " if len(matching.pairs) > 1 else ""
         yield _render_verdict(
             sweep_comparison.together[0], [first.name, sweep_comparison.second.name], console, first, scope
         )
+        yield wrap_sentence(describe_band(sweep_comparison), console, "bold")
         if best := sweep_comparison.best:
             yield _render_verdict(best, _label_sides(sweep_comparison, best), console, first, "Best against best: ")
             if best.first == best.second:
@@ -330,7 +332,7 @@ def _render_sweeps(sweep_comparison: SweepComparison, console: Console) -> Itera
     if sweep_comparison.together:
         yield Text(describe_sign(sweep_comparison.together, *names), style="bold")
         yield from _lay_out_comparisons(sweep_comparison.together, [], first, console)
-    yield from (wrap_sentence(sentence, console) for sentence in describe_noise(sweep_comparison))
+    yield from (wrap_sentence(sentence, console) for sentence in describe_differing(sweep_comparison))
 
     # Matched configurations are listed only if they differ.
     differing_pairs = list_differing(sweep_comparison) if len(matching.pairs) > 1 else []

@@ -63,18 +63,12 @@ def describe_matching(sweep_comparison: SweepComparison) -> str:
     return sentence + (f"; not ended in both, left out: {matching.unfinished}" if matching.unfinished else "")
 
 
-def describe_noise(sweep_comparison: SweepComparison) -> list[str]:
-    """Return sentences on differences beyond seed noise: at which lengths, and in which matched configurations."""
-    return [*_describe_band(sweep_comparison), *_describe_configurations(sweep_comparison)]
-
-
-def _describe_band(sweep_comparison: SweepComparison) -> Iterator[str]:
-    """Yield a sentence on the lengths at which the band excludes 0, or the reason if there is no band."""
+def describe_band(sweep_comparison: SweepComparison) -> str:
+    """Return a sentence on the lengths at which the band excludes 0, or the reason if there is no band."""
     # Seeds that are too few for all lengths at once may be enough for one, so say how many a band needs.
     points = sweep_comparison.by_length
     if not points:
-        yield "No difference against length: the matched configurations have no common lengths."
-        return
+        return "No difference against length: the matched configurations have no common lengths."
     lengths = format_count(len(points), "length")
     outcome = points[0].outcome
     if not sweep_comparison.has_band:
@@ -82,8 +76,7 @@ def _describe_band(sweep_comparison: SweepComparison) -> Iterator[str]:
         required = count_needed_values(sweep_comparison.band_level)
         few = missing.paired and 0 < missing.n < required
         too_few = f"{format_count(missing.n, 'seed')} are too few for {lengths} at once (at least {required})"
-        yield f"No band against length: {too_few if few else missing.reason}."
-        return
+        return f"No band against length: {too_few if few else missing.reason}."
 
     # Either sweep may be better, at different lengths.
     conclusive_by_name = {
@@ -95,10 +88,8 @@ def _describe_band(sweep_comparison: SweepComparison) -> Iterator[str]:
     texts = [
         _describe_lengths(name, conclusive, points) for name, conclusive in conclusive_by_name.items() if conclusive
     ]
-    if texts:
-        yield f"More than seed noise ({band}): {'; '.join(texts)}."
-    else:
-        yield f"At no length is the difference more than seed noise ({band})."
+    answer = "; ".join(texts) or "at no length is the difference more than seed noise"
+    return f"By length: {answer} ({band})."
 
 
 def _describe_lengths(better: str, conclusive: Sequence[SeedComparison], points: Sequence[SeedComparison]) -> str:
@@ -115,7 +106,7 @@ def _describe_lengths(better: str, conclusive: Sequence[SeedComparison], points:
     return f"{better} is {relation} at {scope}, by up to {difference} at length {length}"
 
 
-def _describe_configurations(sweep_comparison: SweepComparison) -> Iterator[str]:
+def describe_differing(sweep_comparison: SweepComparison) -> Iterator[str]:
     """Yield a sentence on the matched configurations that differ after Holm's correction, at the first group."""
     # Only comparisons with a p at the first group of lengths count.
     tested = _list_tested(sweep_comparison)

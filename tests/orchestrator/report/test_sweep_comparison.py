@@ -20,7 +20,7 @@ from orchestrator.figures.drawing import read_figure_digest
 from orchestrator.figures.sweep_differences import draw_difference_figure
 from orchestrator.record.state.state import SweepState
 from orchestrator.report.comparisons import compare_and_show
-from orchestrator.report.sweep_sentences import describe_noise
+from orchestrator.report.sweep_sentences import describe_band
 from orchestrator.results.comparing.sweep_comparison import compare_sweeps
 from orchestrator.results.make_summary import summarize
 
@@ -61,10 +61,11 @@ def run(*words):
 )
 def test_the_first_line_is_the_verdict_of_the_interval(sweeps, first, second, verdict):
     compared = compare_sweeps(*(open_sweep(sweeps / name).summary for name in (first, second)))
-    (line, *_), (sentence, *_) = compared.together, run(sweeps / first, sweeps / second).output.splitlines()
+    (line, *_), (sentence, by_length, *_) = compared.together, run(sweeps / first, sweeps / second).output.splitlines()
     assert line.verdict == verdict and (line.outcome.low <= 0 <= line.outcome.high) == (verdict == "inconclusive")
     starts = {"first": f"{first} is better", "second": f"{first} is worse"}
-    assert sentence.partition(": ")[2].startswith(starts.get(verdict, "Inconclusive"))
+    assert sentence.partition(": ")[2].startswith(starts.get(verdict, "inconclusive"))
+    assert by_length == describe_band(compared)
     assert f"{abs(line.outcome.difference):#.3g} [" in sentence and " (95 % interval, " in sentence
     turned = replace(line, question=replace(line.question, direction="maximize"))  # of a metric that should be high
     assert turned.verdict == {"first": "second", "second": "first"}.get(verdict, "inconclusive")
@@ -80,7 +81,7 @@ def test_common_seeds_are_paired_though_each_sweep_has_others(sweeps, synthetic_
 def test_equal_sweeps_have_no_difference(sweeps, synthetic_sweep):
     synthetic_sweep(sweeps / "again", RATES, 10, shifted(0.0), spec=GRID)
     lines = run(sweeps / "plain", sweeps / "again").output.splitlines()
-    assert ": No difference" in lines[0] and "10 pairs" in lines[0]
+    assert ": no difference" in lines[0] and "10 pairs" in lines[0]
 
 
 @pytest.mark.parametrize(("shortest", "lengths"), [(11, "at length 11, "), (10, "at lengths 10-11, ")])
@@ -89,7 +90,7 @@ def test_one_length_that_differs_is_no_lengths(sweeps, synthetic_sweep, shortest
         return shifted(0.0)(number, seed, average, metric, lengths, step) - 0.1 * (lengths >= shortest)
 
     synthetic_sweep(sweeps / "late", RATES, 10, curve, spec=GRID)
-    sentence, *_ = describe_noise(compare_sweeps(*(open_sweep(sweeps / name).summary for name in ("plain", "late"))))
+    sentence = describe_band(compare_sweeps(*(open_sweep(sweeps / name).summary for name in ("plain", "late"))))
     assert lengths in sentence
 
 
@@ -118,8 +119,8 @@ def test_sweeps_are_compared_drawn_and_written(sweeps):
         "They differ in: seeds 0-9 / 0-5\n",
         f"Second: few in {sweeps / 'few'} (2 of 2 configurations done; 12 seeds ran, 1 failed)",
         "2 configurations with equal searched values (lr)\n",
-        "More than seed noise (simultaneous 95 % band over 11 lengths, 10 paired seeds): lower is "
-        "better at lengths 8-11, by up to 0.0",
+        "By length: lower is better at lengths 8-11, by up to 0.0",
+        " (simultaneous 95 % band over 11 lengths, 10 paired seeds).\n",
         "Of 2 matched configurations 2 differ at the test lengths 8-11 with p < 0.05 after Holm's correction: #0, #1; "
         "lower is better in all of them.",
         "No band against length: 6 seeds are too few for 11 lengths at once (at least 9).",
@@ -172,8 +173,8 @@ def test_only_configurations_that_differ_have_a_line(tmp_path, synthetic_sweep):
             and not any(line.startswith("...") for line in lines)
         )
         assert f"{names[0]} minus {names[1]}; below 0, {names[0]} is better" in "\n".join(lines)
-        (noise,) = [line for line in lines if line.startswith("More than seed noise")]
-        assert "): better is " in noise and "): worse is " not in noise
+        (noise,) = [line for line in lines if line.startswith("By length: ")]
+        assert ": better is " in noise and "worse is " not in noise
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,5 @@ function describeBand({lengths, points, hasBand}, c, d) {
     return listed.length ? `${side} is ${relation} at ${at}` : "";
   }).filter(Boolean);
   const band = `band: 95 % for all ${lengths.length} lengths at once`;
-  return texts.length ? `More than seed noise (${band}): ${texts.join("; ")}.`
-    : `At no length is the difference more than seed noise (${band}).`;
+  return `By length: ${texts.join("; ") || "at no length is the difference more than seed noise"} (${band}).`;
 }
