@@ -38,14 +38,22 @@ class SweepCommand(TyperCommand):
         """Return the arguments and options of the command."""
         return hide_flag_types(super().get_params(ctx))
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Parse the words after the name of the command.
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse the words after the name of the command; --storage ends with a command whose words are rejected.
 
         Raises UserError with advice if DIR or FILE is missing, or for a key of the sweep file given as an option.
         """
+        try:
+            return self._parse_with_advice(ctx, args)
+        except BaseException:
+            ctx.close()  # click closes only the context of a command that runs
+            raise
+
+    def _parse_with_advice(self, ctx: Any, args: list[str]) -> Any:
+        """Parse the words; raise UserError in place of errors that advice helps with."""
         words = list(args)  # parsing empties `args`
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            return super().parse_args(ctx, args)
         except Exception as error:
             # Typer has the class of click or a copy of its own, depending on its version.
             if type(error).__name__ == "NoSuchOption":
@@ -54,7 +62,7 @@ class SweepCommand(TyperCommand):
             if type(error).__name__ != "MissingParameter" or metavar not in ("DIR", "FILE"):
                 raise
             advice = _advise_sweep if metavar == "DIR" else _advise_file
-            raise UserError(advice(info_name)) from None
+            raise UserError(advice(ctx.info_name)) from None
 
     def _advise_set(self, option: str, words: list[str]) -> None:
         """Raise UserError with an example of --set if an unknown option is like no option of a command that has it."""

@@ -71,6 +71,14 @@ def test_storage_beside_a_path_or_an_address_is_refused(stored, beside, verb, na
     assert message in str(refused.exception)
 
 
+def test_storage_ends_with_a_command_whose_words_are_rejected(stored):
+    before = find_default_storage()
+    rejected = CliRunner().invoke(
+        cli.app, ["publish", stored.name, "--storage", str(stored.parent), "--tracking-uri", "mlruns"]
+    )
+    assert isinstance(rejected.exception, UserError) and find_default_storage() == before
+
+
 def test_storage_beside_a_path_into_it_is_taken(stored, beside):
     done = CliRunner().invoke(cli.app, ["status", f"../elsewhere/{stored.name}", "--storage", str(stored.parent)])
     assert done.exit_code == 0 and f"in ../elsewhere/{stored.name}" in done.output
