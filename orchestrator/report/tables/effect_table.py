@@ -148,16 +148,16 @@ def list_effect_notes(summary: Summary) -> list[str]:
 
 def describe_chance(summary: Summary) -> str:
     """Return a sentence on how many of the shown intervals exclude 0, and how many do by chance; empty without any."""
-    outcomes = list_outcomes(summary)
-    effects = [effect for outcome in outcomes for effect in outcome.effects]
-    intervals = [ends for effect in effects for ends in list_shown_intervals(summary, effect)]
-    conclusive = sum(low > 0 or high < 0 for low, high in intervals)
-    if not intervals:
-        return ""
-    does = "does" if conclusive == 1 else "do"
-    where = ", at the selection and the test lengths together" if len(outcomes) > 1 else ""
+    # Groups are counted apart, because report.html shows the effects at one of them.
+    outcomes, counts = list_outcomes(summary), []
+    for outcome in outcomes:
+        intervals = [ends for effect in outcome.effects for ends in list_shown_intervals(summary, effect)]
+        conclusive = sum(low > 0 or high < 0 for low, high in intervals)
+        does = "does" if conclusive == 1 else "do"
+        where = f" at the {outcome.group} lengths" if len(outcomes) > 1 else ""
+        counts += [f"{conclusive} of {len(intervals)} {does}{where}"] if intervals else []
     by_chance = "Without any effect, about one in 20 such intervals excludes 0 by chance"
-    return f"{by_chance}; here {conclusive} of {len(intervals)} {does}{where}."
+    return f"{by_chance}; here {' and '.join(counts)}." if counts else ""
 
 
 def list_slopes(summary: Summary, effect: Effect) -> tuple[Slope, ...]:

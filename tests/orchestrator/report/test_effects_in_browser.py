@@ -75,12 +75,23 @@ def test_intervals_that_exclude_0_by_chance_are_counted_alike_in_the_page_and_it
     draws = [{"training.learning_rate": 10.0 ** (n / 6 - 4), "model.dropout": rng.random()} for n in range(12)]
     tab.open(write_report(synthetic_sweep(tmp_path / "drawn", draws, 6, curve).folder)[0].as_uri())
     effects = tab.read("JSON.parse(document.querySelector('#data').textContent).effects")
-    ends = [[effect["correlation"], *(line["ends"] for line in effect["slopes"])] for effect in effects]
-    intervals = [(low, high) for lines in ends for _, low, high in lines if low is not None]
-    conclusive = sum(low > 0 or high < 0 for low, high in intervals)
-    count = "[...document.body.textContent.matchAll(/here (\\d+) of (\\d+) do/g)].map(m => [+m[1], +m[2]])"
-    counts = tab.read(f"document.querySelectorAll('script').forEach(e => e.remove()), {count}")
-    assert counts == [[conclusive, len(intervals)]] * 2 and 0 < conclusive < len(intervals)
+    expected = []
+    for group in ("selection", "test"):
+        lines = [
+            ends
+            for effect in effects
+            if effect["group"] == group
+            for ends in (effect["correlation"], *(line["ends"] for line in effect["slopes"]))
+        ]
+        intervals = [(low, high) for _, low, high in lines if low is not None]
+        conclusive = sum(low > 0 or high < 0 for low, high in intervals)
+        assert 0 < conclusive < len(intervals)
+        expected.append([conclusive, len(intervals), group])
+    count = "matchAll(/(\\d+) of (\\d+) do(?:es)? at the (\\w+)/g)].map(m => [+m[1], +m[2], m[3]])"
+    counts = tab.read(
+        f"document.querySelectorAll('script').forEach(e => e.remove()), [...document.body.textContent.{count}"
+    )
+    assert counts == expected * 2
 
 
 def test_one_interval_is_not_called_uncorrected_for_its_number(same_page):

@@ -1,5 +1,6 @@
 """How configurations came about, from ledgers of this and of earlier versions."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,8 @@ def test_grid_points_of_a_draw_are_compared_in_the_report(tmp_path, synthetic_sw
     assert difference.value == "pre" and ends == pytest.approx((0.1, 0.1, 0.1)) and norm.test == "sign test"
     notes = " ".join(list_effect_notes(result))
     assert "Draws are counted" in notes and "by chance" in notes and "Kruskal" not in notes
+    counts = re.findall(r"(\d+) of (\d+) do(?:es)? at the (\w+) lengths", notes)  # apart, as the page shows them
+    assert [(group, shown) for _, shown, group in counts] == [("selection", "3"), ("test", "3")]
 
 
 def test_one_draw_or_a_list_is_compared_over_seeds(tmp_path, synthetic_sweep):
