@@ -52,6 +52,7 @@ UNBROKEN_PARTS: dict[str, list[str]] = {
     "trained on 1-5, 8": ["1-5"],
     "gpt-2-small and run.2024-05 in /data/1-2": [],
     f"[{'0' * 41}]": [],
+    "give it another --name, or add --retry-failed; a--b and 1--2 are no options": ["--name", "--retry-failed"],
 }
 
 

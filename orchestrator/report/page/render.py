@@ -70,8 +70,8 @@ _BEGINNING = re.compile(r"^[^:.;(]{,60}:")  # of a sentence such as "Best at the
 _COMMAND = re.compile(r"lengthwise [a-z]+ [^\s;,]*[^\s;,.](?: --[a-z][a-z-]*(?: \d+)?)*")  # in a sentence
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _WITHOUT_BRACKETS = re.compile(rf" \[.*|^.*\(({OTHERS} .*)\)$")  # of a cell of the table of configurations
-_UNBROKEN = re.compile(  # intervals, ranges and percentages, which a browser would break; also in script/elements.js
-    r"\[[^\[\]]{,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %)"
+_UNBROKEN = re.compile(  # intervals, ranges, percentages and options; also in script/elements.js
+    r"\[[^\[\]]{,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %)|(?<![\w-])--[a-z][a-z-]*"
 )
 
 

@@ -6,8 +6,10 @@ const $ = id => document.getElementById(id);
 // What a reader does to choose: a finger taps.
 const CLICK = matchMedia("(pointer: coarse)").matches ? "Tap" : "Click";
 
-// Return the parts of a sentence; its intervals, ranges and percentages are elements, which are not broken into lines.
-const UNBROKEN = /(\[[^[\]]{0,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %))/; // as in render.py
+// Return the parts of a sentence; its intervals, ranges, percentages and options are elements, which are not broken
+// into lines.
+const UNBROKEN = // as in render.py
+  /(\[[^[\]]{0,40}\]|(?<![\w.&/-])\d[\d.]*(?:-\d[\d.]*(?![\w/-])| %)|(?<![\w-])--[a-z][a-z-]*)/;
 const keepTogether = text => text.split(UNBROKEN).map((part, index) => {
   const node = document.createElement("span");
   node.className = "keep";
