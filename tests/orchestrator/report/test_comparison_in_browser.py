@@ -179,6 +179,10 @@ def test_clicking_two_configurations_compares_them_as_python_does(page, built, p
     head = page.read("[...document.querySelectorAll('#comparison th')].map(e => e.textContent)")
     rows, column = "[...document.querySelectorAll('#comparison tbody tr')]", head.index("A better")
     cells = f"{rows}.map(e => e.cells[{column}].textContent)"
+    strips = page.read(f"{rows}.map(e => [...e.querySelectorAll('.strip text')].map(text => text.textContent))")
+    for row, (low, _, high) in zip(shown, strips, strict=True):
+        values = [abs(float(row[name].replace("Infinity", "inf"))) for name in ("difference", "low", "high")]
+        assert float(high) == -float(low) >= 0.99 * max(filter(math.isfinite, values), default=0.0)
     for row, group, better in zip(shown, LENGTH_GROUPS, page.read(cells), strict=True):
         comparison = compare_sides(first, second, make_question(first, second, group), "")
         outcome = comparison.outcome
@@ -260,7 +264,7 @@ def test_differences_against_length_are_those_of_pairs_of_seeds(metric, tab, tmp
     lower = [length for length, estimate in zip(lengths, band, strict=True) if estimate.high < 0]
     higher = [length for length, estimate in zip(lengths, band, strict=True) if estimate.low > 0]
     sentence = tab.read("document.querySelector('.beyond-noise').textContent")
-    named = re.findall(r"([AB]) is ahead at lengths? ([\d, -]+)", sentence)  # these seeds chose A
+    named = re.findall(r"([AB]) is ahead at lengths? ([\d, -]*\d)", sentence)  # these seeds chose A
     assert named == [("A", format_ranges(lower)), ("B", format_ranges(higher))]
     ranges = tab.read(f"[...{picture}.querySelectorAll('.range')].map(e => e.getAttribute('class'))")
     assert ranges == ["range trained", "range selection", "range test"] and tab.problems == []

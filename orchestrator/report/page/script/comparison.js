@@ -1,14 +1,18 @@
 // The section on A and B: verdict, table, and the picture of their differences.
 
 // Return a small picture of an interval around 0, from -limit to limit, below the differences of seeds as dots. Its
-// square is filled if it excludes 0 and may be read as an effect.
-function drawInterval(value, low, high, limit, {dots = [], mayFill = true, width = 130} = {}) {
+// square is filled if it excludes 0 and may be read as an effect. `namesEnds` writes the ends of the scale below it.
+function drawInterval(value, low, high, limit, {dots = [], mayFill = true, width = 130, namesEnds = false} = {}) {
   const height = 22, middle = dots.length ? 15 : height / 2, x = d3.scaleLinear([-limit, limit], [14, width - 14]);
   const isInfinite = end => Math.abs(end) === Infinity, edge = end => end > 0 ? width - 1 : 1;
   const hasInterval = low !== null && !Number.isNaN(low), hasValue = value !== null && !Number.isNaN(value);
   const range = hasInterval ? `, from ${formatSigned(low)} to ${formatSigned(high)}` : "";
-  const svg = d3.create("svg").attr("width", width).attr("height", height).attr("role", "img")
+  const svg = d3.create("svg").attr("width", width).attr("height", namesEnds ? height + 12 : height).attr("role", "img")
     .attr("aria-label", formatSigned(value) + range);
+  if (namesEnds)
+    svg.attr("class", "strip").selectAll("text").data([[-limit, 1, "start"], [0, x(0), "middle"], [limit, width - 1, "end"]]).join("text")
+      .attr("x", ([, place]) => place).attr("y", height + 10).attr("text-anchor", ([,, anchor]) => anchor)
+      .text(([end]) => end ? formatSigned(end) : "0");
   svg.append("line").attr("x1", x(0)).attr("x2", x(0)).attr("y1", 1).attr("y2", height - 1)
     .attr("stroke", "#9aa4af").attr("stroke-dasharray", "2 2");
 
@@ -112,23 +116,24 @@ const countBetter = ({differences}) => {
   return countTrue(differences.map(value => sign * value > 0));
 };
 
-// Return the table: a row for each group of lengths. Each picture has its own scale, because differences may grow
-// tenfold with length.
+// Return the table: a row for each group of lengths. Each picture has its own scale, with its ends, because differences
+// may grow tenfold with length.
 function makeComparisonTable(comparisons) {
   const isPaired = comparisons.some(({paired}) => paired), isPhone = innerWidth <= 500 && !isPaper;
   const hasBetter = isPaired && !isPhone && page.metrics[state.metric].direction !== "none";
   const width = isPhone ? 130 : innerWidth < 700 || isPaper ? 160 : 280;
   const limitOf = ({low, high, difference, differences}) =>
-    d3.max([low, high, difference, ...differences].filter(Number.isFinite), Math.abs) || 1;
+    d3.max([low, high, difference, ...differences].filter(Number.isFinite), Math.abs) || 0;
   const rows = comparisons.map(comparison => {
     const {group, lengths, medians, difference, low, high, shown, paired, n, bothFailed, p} = comparison;
+    const limit = limitOf(comparison);
     return {
       "at lengths": `${group} ${formatRanges(lengths)}`,
       "median A": formatNumber(medians[0]),
       "median B": formatNumber(medians[1]),
       [isPaired ? "median of A - B" : "A - B"]: formatSigned(difference),
       "95 % interval": Number.isNaN(low) ? "-" : `${formatSigned(low)} to ${formatSigned(high)}`,
-      "each seed": drawInterval(difference, low, high, limitOf(comparison), {dots: shown, width}),
+      "each seed": drawInterval(difference, low, high, limit || 1, {dots: shown, width, namesEnds: limit > 0}),
       "pairs of seeds": !paired ? "not paired" : bothFailed ? `${n}, ${bothFailed} failed in both` : String(n),
       ...(hasBetter ? {"A better": paired ? String(countBetter(comparison)) : "-"} : {}),
       p: Number.isNaN(p) ? "-" : p.toPrecision(3),
@@ -154,11 +159,8 @@ function makeComparisonTable(comparisons) {
 
 // Return sentences that explain the numbers of the table, and name the corrections that they lack.
 function listComparisonNotes(comparisons, sign) {
-  const {first, second} = state, notes = [[
-    `Differences of ${metricName()} at the judged evaluation`,
-    ...(sign ? [sign] : []),
-    "each picture of the seeds has its own scale.",
-  ].join("; ")];
+  const {first, second} = state;
+  const notes = [`Differences of ${metricName()} at the judged evaluation${sign ? `; ${sign}` : ""}.`];
   const hasTies = comparisons.some(({differences}) => differences.includes(0));
   if (comparisons.some(({paired}) => paired))
     notes.push(
