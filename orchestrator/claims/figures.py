@@ -28,7 +28,7 @@ from orchestrator.figures.bands import find_consecutive_runs
 from orchestrator.figures.drawing import BLUE, frame_axes
 from orchestrator.statistics.intervals import estimate_median
 from orchestrator.text.redaction import remove_controls
-from orchestrator.text.wording import NOT_REACHED
+from orchestrator.text.wording import NOT_REACHED, format_ranges
 from search_spaces.grammar.claims import Claim
 
 # The axis of lengths is logarithmic if they are few and the last is many times the first.
@@ -113,7 +113,8 @@ def _draw_lengths(axes: Axes, claim: Claim, sweep: SweepCurves, arms: list[ArmVa
 
     # Shade the trained and the selection lengths; selection lengths among the trained ones have no own color.
     trained, selection = sweep.groups["trained"], sweep.groups["selection"]
-    note = ", selection among them" if set(selection) <= set(trained) else ""
+    these = "these" if set(selection) == set(trained) else format_ranges(selection)
+    note = f" (ranked by {these})" if set(selection) <= set(trained) else ""
     for label, shaded_lengths, color in (
         (f"trained{note}", trained, "#E6E9ED"),
         ("selection", () if note else selection, "#F4F1E4"),

@@ -40,13 +40,21 @@ def test_a_dot_is_the_paired_difference_of_a_seed_and_the_band_its_interval(judg
 
 
 def test_against_length_the_paired_difference_has_a_band(judge_claims: Judge) -> None:
-    axes, _ = axes_of(judge_claims(norm_differs, claim(**ARMS))["pre_norm"])
+    judgement = judge_claims(norm_differs, claim(**ARMS))["pre_norm"]
+    axes, _ = axes_of(judgement)
     thin = [line for line in axes.lines if line.get_alpha()]
     assert len(thin) == 9, "a curve for each seed"
     assert thin[3].get_ydata() == pytest.approx(0.03 + 0.001 * np.arange(1, 10), abs=1e-6)
     (band,) = axes.collections
     edges = band.get_paths()[0].vertices[:, 1]
     assert edges.min() < 0.02 and edges.max() > 0.07
+
+    # Selection lengths that are trained are named with the trained ones, whose shade they have.
+    trained = judgement.sweep.groups["trained"]
+    for selection, ranked_by in ((trained, "these"), (trained[-1:], str(trained[-1]))):
+        judgement.sweep.groups["selection"] = selection
+        legend = axes_of(judgement)[0].get_legend()
+        assert [text.get_text() for text in legend.get_texts()] == [f"trained (ranked by {ranked_by})"]
 
 
 @pytest.mark.parametrize("question", ["share", "fisher"])

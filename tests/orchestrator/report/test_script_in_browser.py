@@ -57,6 +57,23 @@ def test_the_page_tests_any_number_of_pairs_as_python_does(n, tab):
 
 
 @pytest.mark.parametrize(
+    ("selection", "texts"),
+    [
+        ([1, 2], ["selection 1-2 (trained)"]),
+        ([1, 2, 3], ["selection 1-3 (trained 1-2)"]),
+        ([2], ["trained 1-2", "selection 2"]),
+        ([3, 4], ["trained 1-2", "selection 3-4"]),
+    ],
+)
+def test_trained_lengths_that_are_all_hatched_have_no_shade_in_the_legend(selection, texts, tab):
+    script = "".join((SCRIPT / f"{name}.js").read_text() for name in ("elements", "legend"))
+    names = (SCRIPT / "words.js").read_text().partition("// Return a training step")[0]  # formatRanges
+    groups = json.dumps({"trained_on": [1, 2], "trained_text": "1-2", "selection": selection})
+    call = f"listShades({groups}).map(entry => entry.textContent)"
+    assert tab.read(f"(() => {{ const ranked = [], ramp = () => ''; {names}\n{script}\nreturn {call}; }})()") == texts
+
+
+@pytest.mark.parametrize(
     ("is_descending", "expected"),
     [
         (False, ["-inf", "0.7", "0.9 [0.8, 0.95]", "inf", "-", "not reached"]),

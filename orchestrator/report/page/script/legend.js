@@ -54,9 +54,17 @@ function listShades(groups) {
     entry.append(swatch, text);
     return entry;
   };
-  const textOf = group => group === "trained" ? groups.trained_text : formatRanges(groups[group]);
-  const entries = Object.keys(shades).filter(group => groups[group === "trained" ? "trained_on" : group]?.length)
-    .map(group => makeEntry(shades[group], `${group} ${textOf(group)}`));
+
+  // Selection lengths that are trained are hatched, so the shade of trained lengths needs others.
+  const {trained_on: trained = [], trained_text: text, selection = []} = groups;
+  const areAllHatched = trained.length > 0 && trained.every(length => selection.includes(length));
+  const trainedToo = trained.length < selection.length ? ` (trained ${text})` : " (trained)";
+  const texts = {
+    trained: trained.length && !areAllHatched ? `trained ${text}` : "",
+    selection: selection.length ? `selection ${formatRanges(selection)}${areAllHatched ? trainedToo : ""}` : "",
+    test: groups.test?.length ? `test ${formatRanges(groups.test)}` : "",
+  };
+  const entries = Object.keys(shades).filter(group => texts[group]).map(group => makeEntry(shades[group], texts[group]));
   const colors = `linear-gradient(90deg,${[0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",")})`;
   if (ranked.some(c => !getMark(c)))
     entries.push(makeEntry(colors, "first to last by the selection lengths", {class: "ramp"}));
