@@ -71,17 +71,17 @@ def serve(
     with convert_tracking_errors(uri):
         create_sqlite_store(uri)
 
-    # MLflow opens an experiment on an empty page, so links are printed; the links of one sweep are long enough.
+    # The start page of MLflow shows no sweep, so links are printed before its address; those of one sweep are enough.
     with suppress(KeyboardInterrupt), run_server(database, host, port, allowed_hosts) as (url, server):
         client = MlflowClient(uri)
         sweeps, address = list_sweep_runs(client), url
-        say(f"MLflow runs at {url} (Ctrl-C ends it){'; open a page below, not this address:' if sweeps else ''}")
         for study, run in sweeps[:1]:
             links = make_sweep_links(client, url, run)[:3]
             say("\n".join([f"{study} / {get_sweep_name(run)}", *(f"  {name}: {link}" for name, link in links)]))
             address = links[0][1]
         for line in describe_older_sweeps(sweeps[1:], url):
             say(line)
+        say(f"MLflow runs at {url}; Ctrl-C ends it")
         if show and not webbrowser.open(address):
             say(f"no browser found; open {address}")
         code = server.wait()

@@ -111,9 +111,10 @@ def test_more_sweeps_than_are_shown_are_counted(
     lines = "\n".join(messages).splitlines()
     headings = [line.strip() for line in lines if " / " in line]
     assert headings == ["set_complement / d", "set_complement / c and 2 more"]
-    pages = [line.strip().rpartition(": ") for line in lines[:-1] if "#/" in line]
+    pages = [line.strip().rpartition(": ") for line in lines[:-2] if "#/" in line]
     assert all(link.startswith("http") for *_, link in pages)
     assert [name for name, *_ in pages].index("report") == 0 and not pages[-1][0]  # of the study: a link alone
     (first, *_) = (link for *_, link in pages)
     assert opened == [first] and "/artifacts/report.html" in first
+    assert "http://127.0.0.1:5000;" in lines[-2]
     assert first in lines[-1]  # no browser took it
