@@ -25,6 +25,7 @@ from orchestrator.report.terminal import Screen
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.scoring.configuration_scores import read_objective, score_configurations, score_members
 from orchestrator.results.summary import Summary
+from orchestrator.running.children.worker_host import WorkerHost
 from orchestrator.sweep.run_and_resume import run_sweep
 from orchestrator.text.consoles import FILE_WIDTH, UncroppedConsole
 from search_spaces import dump_yaml, parse_sweep
@@ -83,6 +84,14 @@ def _short_measurements() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forecast, "MEASURED_SECONDS", 0.01)
         yield
+
+
+@pytest.fixture(scope="session")
+def host() -> Iterator[WorkerHost]:
+    """A host of workers, which takes as long to start as all that is asked of it."""
+    host = WorkerHost()
+    yield host
+    host.close()
 
 
 CurveFunction = Callable[[int, int, str, str, np.ndarray, int], Any]

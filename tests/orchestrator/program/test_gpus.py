@@ -5,7 +5,7 @@ No GPU is needed: an `nvidia-smi` of the test names two, and the script writes w
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,12 +33,10 @@ echo "end $CUDA_VISIBLE_DEVICES" >>$log
 LocalStudy = Callable[..., Study]
 
 
-@pytest.fixture(scope="module")
-def children() -> Iterator[Any]:
-    """Yield the children of a driver without a publisher."""
-    host = WorkerHost()
-    yield SimpleNamespace(workers=host, publisher=None, close_unneeded_host=lambda scheduler: None)
-    host.close()
+@pytest.fixture
+def children(host: WorkerHost) -> Any:
+    """Return the children of a driver without a publisher."""
+    return SimpleNamespace(workers=host, publisher=None, close_unneeded_host=lambda scheduler: None)
 
 
 @pytest.fixture

@@ -44,14 +44,6 @@ def children(driver: int) -> list[psutil.Process]:
     return with_words(driver, "orchestrator")
 
 
-@pytest.fixture(scope="module")
-def host():
-    """A host of workers, which takes as long to start as all that is asked of it."""
-    host = WorkerHost()
-    yield host
-    host.close()
-
-
 def test_the_number_of_packs_at_once_is_limited_by_affinity_and_by_the_sweep(monkeypatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)))
     assert [local.make_local_cluster(2).workers, local.make_local_cluster(2, max_workers=2).workers] == [3, 2]
