@@ -18,7 +18,7 @@ from tests.orchestrator.running.ledgers import sets
 
 
 def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthwise, tiny, tmp_path):
-    tiny.write_text(tiny.read_text().replace(", direction: minimize", ""))
+    tiny.write_text(tiny.read_text().replace(", direction: minimize", "").replace("steps: 60", "steps: 2"))
     assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
     verbs = {
         ("run", tiny, "--storage", tmp_path): f"lengthwise report {tmp_path / 'tiny'}",
@@ -35,8 +35,8 @@ def test_a_sweep_that_exists_or_runs_is_refused_before_torch_is_imported(lengthw
 
 
 def test_invalid_key_is_reported_before_spec_mismatch(lengthwise, tiny, tmp_path):
-    assert lengthwise("run", tiny, "--storage", tmp_path).returncode == 0
-    again = ("run", tiny, "--storage", tmp_path, "--set")
+    again = ("run", tiny, "--storage", tmp_path, "--set", "training.steps=2", "--set")
+    assert lengthwise(*again[:-1]).returncode == 0
     lengthwise.refuses(*again, "seeds=1", message="seeds")
     (line,) = lengthwise.refuses(*again, "seeds=1", "--set", "model.widht=3", message="model.widht").stderr.splitlines()
     assert "seeds" not in line

@@ -14,7 +14,8 @@ from orchestrator.engine.environment import ENGINE
 from orchestrator.record.state.state import SweepState
 from orchestrator.results.pack_environments import PackEnvironments
 from orchestrator.running.pack.reported_environments import ReportedEnvironments
-from tests.orchestrator.running.ledgers import cut_ledger, records
+from tests.orchestrator.running.ledgers import cut_ledger, records, sets
+from tests.orchestrator.tiny_sweeps import SHORT
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -44,7 +45,7 @@ def interrupted(
         raise KeyboardInterrupt
 
     in_packs(stop)
-    stopped = lengthwise("run", tiny, "--storage", tmp_path / "sweeps")
+    stopped = lengthwise("run", tiny, "--storage", tmp_path / "sweeps", *sets(*SHORT))
     assert stopped.returncode == 130, stopped.stderr
     monkeypatch.undo()  # packs are trained to their end again
     monkeypatch.setattr(code_record, "LENGTHWISE_FOLDER", checkout)

@@ -19,7 +19,13 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.report import write_report as report_module
 from tests.orchestrator.running.ledgers import keyed, sets
 
-SETTINGS = ("training.steps=40", "resources.keep_weights=true", "resources.pack=2", "model.width=48")
+SETTINGS = (
+    "training.steps=20",
+    "evaluation.every=10",
+    "resources.keep_weights=true",
+    "resources.pack=2",
+    "model.width=48",
+)
 
 
 @contextmanager

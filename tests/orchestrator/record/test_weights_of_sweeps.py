@@ -17,6 +17,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.sweep import run_and_resume as sweeps
 from search_spaces import load_sweep
 from tests.orchestrator.running.ledgers import copy_cut, ledger_lines
+from tests.orchestrator.tiny_sweeps import SHORT
 from tests.trainers.files.test_atomic_file import KILLED
 from trainers.config.member import MemberConfig
 
@@ -27,7 +28,7 @@ KEEP = "resources.keep_weights=true"
 
 @pytest.fixture
 def kept(played) -> SweepState:
-    return played(KEEP)
+    return played(*SHORT, KEEP)
 
 
 def files(sweep) -> dict[str, bytes]:
@@ -36,7 +37,7 @@ def files(sweep) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_every_member_has_its_weights_and_nothing_else_differs(kept, played, tiny):
-    plain = played()
+    plain = played(*SHORT)
     assert read_curves(kept).equals(read_curves(plain))
     assert load_sweep(tiny, [KEEP]).spec_hash == load_sweep(tiny).spec_hash
     weights = list_kept_weights(kept)
@@ -73,12 +74,12 @@ def test_missing_weights_are_reported_with_the_allowed_names(kept, played):
             load(kept.folder, *arguments)
         assert message in str(caught.value)
     with pytest.raises(UserError, match=r"resources\.keep_weights: true"):
-        load(played().folder, 0, 0)
+        load(played(*SHORT).folder, 0, 0)
 
 
 def test_weights_of_a_member_that_diverged_are_not_kept(stage):
     rates = "space={training.learning_rate: {grid: [0.003, 1.0e+30]}}"
-    staged = stage("diverging", rates, "search.configurations=null", "search.sampler=grid", KEEP)
+    staged = stage("diverging", *SHORT, rates, "search.configurations=null", "search.sampler=grid", KEEP)
     staged.play()
     assert load(staged.folder, 0, 0)
     with pytest.raises(UserError, match=r"seed 0 of configuration .* failed; its weights were not kept"):
@@ -88,7 +89,7 @@ def test_weights_of_a_member_that_diverged_are_not_kept(stage):
 @pytest.mark.slow
 def test_a_death_after_any_record_ends_with_all_weights(played, stage, tmp_path):
     """Also between the weights of a pack and the record that names them; what dead attempts left is gone."""
-    short = ("training.steps=12", "evaluation.every=4", "resources.checkpoint_steps=3", KEEP)
+    short = (*SHORT, KEEP)
     kept = played(*short)
     wanted, killed = files(kept), tmp_path / "killed"
     killed.mkdir()
@@ -115,7 +116,7 @@ def test_a_death_after_any_record_ends_with_all_weights(played, stage, tmp_path)
 
 
 def test_a_sweep_that_begins_to_keep_weights_when_resumed_keeps_those_to_come(stage):
-    staged = stage("later", pack=2)
+    staged = stage("later", *SHORT, pack=2)
 
     class Died(KeyboardInterrupt):
         pass
@@ -126,7 +127,7 @@ def test_a_sweep_that_begins_to_keep_weights_when_resumed_keeps_those_to_come(st
 
     with pytest.raises(Died):
         staged.play(during=die)
-    staged.spec = load_sweep(staged.folder.parent / "tiny.yaml", [KEEP])
+    staged.spec = load_sweep(staged.folder.parent / "tiny.yaml", [*SHORT, KEEP])
     state = staged.play()
     assert len(list_kept_weights(state)) == 6 and len(state.packs) == 4
     (without,) = {
@@ -194,4 +195,4 @@ def test_by_default_a_sweep_keeps_small_weights_also_when_it_is_extended(
 
 def test_a_sweep_of_1_0_0_keeps_nothing_by_the_new_default(played):
     """Its ledger has no decision, and its specification says false."""
-    assert not list_kept_weights(played("resources.keep_weights=auto"))
+    assert not list_kept_weights(played(*SHORT, "resources.keep_weights=auto"))

@@ -13,7 +13,8 @@ from orchestrator.running.driving import budget
 from orchestrator.running.driving.budget import SweepBudget
 from search_spaces import load_sweep
 from tests.orchestrator.record.nothing_measured import NOTHING_MEASURED
-from tests.orchestrator.running.ledgers import begin_ledger, keyed
+from tests.orchestrator.running.ledgers import begin_ledger, keyed, sets
+from tests.orchestrator.tiny_sweeps import SHORT
 
 pytestmark = pytest.mark.usefixtures("no_reports")
 
@@ -223,11 +224,11 @@ def test_a_stopped_sweep_says_how_many_seeds_are_done(lengthwise, tiny, tmp_path
 
 def test_a_confirmation_stops_after_its_time_and_is_resumed(lengthwise, tiny, tmp_path):
     """A millisecond is over before the first evaluation, so the confirmation trains up to that one."""
-    lengthwise.succeeds("run", tiny, "--storage", tmp_path)
+    lengthwise.succeeds("run", tiny, "--storage", tmp_path, *sets(*SHORT))
     folder = tmp_path / "tiny-confirm"
     lengthwise.succeeds("confirm", tmp_path / "tiny", "--top", "1", "--seeds", "1", "--max-time", "0.001s")
     state = SweepState.load(folder)
-    assert (state.end_status, [list(pack.evaluations) for pack in state.packs.values()]) == (STOPPED_BY_BUDGET, [[20]])
+    assert (state.end_status, [list(pack.evaluations) for pack in state.packs.values()]) == (STOPPED_BY_BUDGET, [[4]])
     lengthwise.succeeds("resume", folder)
     assert SweepState.load(folder).end_status == "complete"
 

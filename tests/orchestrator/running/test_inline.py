@@ -65,7 +65,7 @@ def test_a_pack_has_the_threads_of_a_worker_and_afterwards_all_is_as_before(stag
 
 def test_a_heartbeat_reaches_the_driver_and_the_display(stage):
     ticks, phases = [], []
-    staged = stage("beats", *ONE)
+    staged = stage("beats", *SHORT, *ONE)
     staged.play(watch=lambda driver: phases.append(next(iter(driver.running.values())).phase), tick=ticks.append)
     assert phases == ["evaluate"] * 3 and len(ticks) >= 6  # a heartbeat and an evaluation, three times
 
@@ -122,15 +122,15 @@ def test_a_breakpoint_may_take_longer_than_the_watchdog_waits(stage, in_packs, c
             clock.let(8)
             return "continue\n"
 
-    in_packs(lambda pack_id, step: pdb.Pdb(stdin=Keyboard(), stdout=io.StringIO()).set_trace() if step == 20 else None)
-    staged = stage("debugged", *ONE, "resources.watchdog_seconds=7")
+    in_packs(lambda pack_id, step: pdb.Pdb(stdin=Keyboard(), stdout=io.StringIO()).set_trace() if step == 4 else None)
+    staged = stage("debugged", *SHORT, *ONE, "resources.watchdog_seconds=7")
     state = staged.play()
     assert [(pack.status, pack.attempts) for pack in state.packs.values()] == [("complete", [])]
 
 
 def test_a_watchdog_waits_for_several_heartbeats_however_short_it_is(stage, in_packs, clock):
-    in_packs(lambda pack_id, step: clock.let(3) if step == 20 else None)
-    state = stage("healthy", *ONE, "resources.watchdog_seconds=0.5").play()
+    in_packs(lambda pack_id, step: clock.let(3) if step == 4 else None)
+    state = stage("healthy", *SHORT, *ONE, "resources.watchdog_seconds=0.5").play()
     assert [(pack.status, pack.attempts) for pack in state.packs.values()] == [("complete", [])]
 
 
@@ -232,5 +232,5 @@ def test_the_scheduler_that_was_asked_for_is_opened(tiny, monkeypatch):
 
 
 def test_run_inline_is_a_whole_sweep(run_inline, tiny):
-    folder = run_inline(tiny, *ONE, "resources.scheduler=ray", name="whole")
+    folder = run_inline(tiny, *SHORT, *ONE, "resources.scheduler=ray", name="whole")
     assert SweepState.load(folder).end_status == "complete" and (folder / "report.html").is_file()

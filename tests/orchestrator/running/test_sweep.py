@@ -35,7 +35,7 @@ class Died(KeyboardInterrupt):
 
 
 def test_every_member_is_trained_and_every_configuration_scored_once(played):
-    state = played()
+    state = played(*SHORT)
     kinds = Counter(record.kind for record in read_records(state.folder))
     assert kinds == {"sweep": 1, "configuration": 4, "pack": 3, "evaluation": 9, "pack_end": 3, "score": 4}
     assert all(

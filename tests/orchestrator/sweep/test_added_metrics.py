@@ -9,13 +9,14 @@ from orchestrator.record.files.curves import read_curves
 from orchestrator.results.make_summary import summarize
 from orchestrator.sweep.specification import refuse_changed_sweep_yaml
 from search_spaces import SweepFileError, load_sweep
+from tests.orchestrator.tiny_sweeps import SHORT
 
 METRICS = "evaluation.metrics={cross_entropy: {}, coarse: {kind: calibration, bins: 2}}"
 JUDGED = "objective={metric: cross_entropy, average: ema, lengths: [4]}"
 
 
 def test_a_sweep_is_judged_by_a_metric_apart_from_its_task(stage, played) -> None:
-    before, now = played(), stage("added", METRICS, JUDGED).play()
+    before, now = played(*SHORT), stage("added", *SHORT, METRICS, JUDGED).play()
     assert [*before.configurations] == [*now.configurations]  # the ids
     result = summarize(now)
     assert result.objective.direction == "minimize"
@@ -28,8 +29,9 @@ def test_a_sweep_is_judged_by_a_metric_apart_from_its_task(stage, played) -> Non
 
 
 def test_metrics_are_those_that_the_sweep_began_with(stage, tiny) -> None:
-    state = stage("plain", "search.configurations=1", "seeds=1").play()
-    spec, added = (load_sweep(tiny, ["search.configurations=1", "seeds=1", *more]) for more in ([], [METRICS]))
+    few = (*SHORT, "search.configurations=1", "seeds=1")
+    state = stage("plain", *few).play()
+    spec, added = (load_sweep(tiny, [*few, *more]) for more in ([], [METRICS]))
     refuse_changed_sweep_yaml(spec, state)
     with pytest.raises(SpecChanged):
         refuse_changed_sweep_yaml(added, state)

@@ -111,7 +111,7 @@ def test_a_default_that_changed_in_between_changes_nothing(played, begun, monkey
 
 
 def test_a_default_that_only_some_had_is_refused_before_anything_is_drawn(begun, monkeypatch) -> None:
-    older = begun("older", 4)
+    older = begun("older", 1)
     load = SweepState.load
 
     def some_changed(folder: Path) -> SweepState:
