@@ -19,6 +19,7 @@ from orchestrator.figures import drawing
 from orchestrator.text.consoles import make_streams_lenient
 from orchestrator.text.redaction import mask_log_records
 from tests.forks import Fork
+from tests.shared import fill_once
 from tests.startup.sitecustomize import blank
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -43,6 +44,15 @@ def run_command_line() -> None:
         cli.app()
     except BaseException as end:
         sys.exit(report_end(end))
+
+
+def make_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a new home folder; all of them share the library for random numbers, which one process compiles."""
+    home = tmp_path_factory.mktemp("home")
+    cache = home / ".cache" / "lengthwise"
+    cache.mkdir(parents=True)
+    (cache / "native").symlink_to(fill_once(tmp_path_factory, "native", lambda folder: None))
+    return home
 
 
 class CommandLine:

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from orchestrator.code import user_code
 from tests import this_repository
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, make_home
 from tests.no_reports import leave_out_reports
 from tests.shared import fill_once
 from tests.startup.sitecustomize import wait_for_no_disk
@@ -88,7 +88,7 @@ def no_reports() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def lengthwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     """The command line."""
-    command_line = CommandLine(tmp_path_factory.mktemp("home"))
+    command_line = CommandLine(make_home(tmp_path_factory))
     yield command_line
     command_line.close()
 

@@ -21,7 +21,7 @@ from orchestrator.record.state.state import SweepState
 from orchestrator.running.driving.driver import SweepDriver
 from orchestrator.running.schedulers import inline
 from search_spaces import SweepSpec, load_sweep
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, make_home
 from tests.no_reports import leave_out_reports
 from tests.orchestrator.running.ledgers import begin_ledger, evaluated_once, keyed, records, sets
 from tests.orchestrator.sized_packer import SizedPacker
@@ -280,7 +280,7 @@ def left_alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
         return fill_once(tmp_path_factory, "alone", fill) / "uninterrupted"
 
     def fill(folder: Path) -> None:
-        lengthwise = CommandLine(tmp_path_factory.mktemp("home"))
+        lengthwise = CommandLine(make_home(tmp_path_factory))
         with leave_out_reports():
             lengthwise.succeeds(*LongSweep(folder, run).words("uninterrupted"))
 

@@ -17,7 +17,7 @@ from orchestrator.mirror.worker_files import StopPoll
 from orchestrator.record.ledger.folders import STOP_FILE
 from orchestrator.running.schedulers import inline
 from orchestrator.storage import ObjectStore
-from tests.command_line import CommandLine
+from tests.command_line import CommandLine, make_home
 from tests.orchestrator.running.ledgers import records, wait_for
 from tests.s3_server import BUCKET, Server, s3_server
 from trainers.files.checkpoint import Checkpoints
@@ -67,7 +67,7 @@ def machines(s3: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[I
     made = []
 
     def machine() -> CommandLine:
-        made.append(CommandLine(tmp_path_factory.mktemp("home")))
+        made.append(CommandLine(make_home(tmp_path_factory)))
         made[-1].environment |= {**s3.environment, "XDG_CACHE_HOME": str(made[-1].home / ".cache")}
         return made[-1]
 
