@@ -253,25 +253,35 @@ def test_an_empty_address_is_the_store_beside_the_sweep_whatever_its_file_names(
     assert not (tmp_path / "named.db").exists()
 
 
-def test_a_resumed_sweep_is_published_where_its_settings_say_and_not_where_it_was_begun(
-    lengthwise, tmp_path, monkeypatch
-):
+@pytest.fixture
+def asked(monkeypatch):
+    """The addresses and experiments that sweeps ask a publisher for, which starts no process and refuses them."""
+
     class Refused(Publisher):
         def __init__(self): ...
 
         def _send(self, **request):
             asked.extend([(request["uri"], request["experiment"])] if "uri" in request else [])
 
+        def read_refusals(self):
+            return []
+
         def wait(self):
             return Publication(problem="no")
 
         def kill(self): ...
 
-    asked, named = [], f"sqlite:///{tmp_path / 'named.db'}"
+    asked = []
+    for module in ("sweep.children", "session.finish"):
+        monkeypatch.setattr(f"orchestrator.{module}.Publisher", Refused)
+    return asked
+
+
+def test_a_resumed_sweep_is_published_where_its_settings_say_and_not_where_it_was_begun(lengthwise, tmp_path, asked):
+    named = f"sqlite:///{tmp_path / 'named.db'}"
     folder = shutil.copytree(FINISHED, tmp_path / "finished")
     file = folder / "sweep.yaml"
     file.write_text(file.read_text().replace("enabled: false\n  uri: null", f"enabled: true\n  uri: {named}"))
-    monkeypatch.setattr("orchestrator.session.finish.Publisher", Refused)
     for words in ((), ("--tracking-uri", "", "--set", "tracking.experiment=zzz"), ("--set", "tracking.uri=null")):
         assert "not published: no" in lengthwise.succeeds("resume", folder, *words).stdout
     file.write_text(file.read_text().replace(named, "null"))
@@ -329,29 +339,32 @@ def test_the_variable_of_mlflow_is_the_default_of_a_sweep_that_names_no_address(
 
 @pytest.mark.slow
 def test_the_variable_of_mlflow_counts_where_neither_file_nor_option_names_an_address(
-    lengthwise, tmp_path, fresh_store
+    lengthwise, tmp_path, fresh_store, no_reports, asked
 ):
     (storage := tmp_path / "s").mkdir()
     for store in (tmp_path / "shell.db", storage / "mlflow.db"):
         shutil.copy(fresh_store, store)
-    (file := tmp_path / "trained.yaml").write_text(dump_yaml({**TRAINED, "tracking": {}}))
-    shell, run = f"sqlite:///{tmp_path / 'shell.db'}", ("run", file, "--storage", storage)
+    small = {"search": {"configurations": 1}, "seeds": 1, "tracking": {}}
+    (file := tmp_path / "trained.yaml").write_text(dump_yaml({**TRAINED, **small}))
+    shell, default = f"sqlite:///{tmp_path / 'shell.db'}", make_default_uri(storage)
+    run, folder = ("run", file, "--storage", storage), storage / "trained"
 
     def runs_at(uri: str) -> int:
         client = MlflowClient(uri)
         return len(client.search_runs([experiment.experiment_id for experiment in client.search_experiments()]))
 
     lengthwise.environment["MLFLOW_TRACKING_URI"] = "sqlite:///shell.db"
-    done = lengthwise.succeeds(*run, cwd=tmp_path)
-    assert shell in done.stdout.split("MLflow:")[1]
-    assert (runs_at(shell), runs_at(make_default_uri(storage))) == (4, 0)
-    folder = storage / "trained"
+    lengthwise.succeeds(*run, cwd=tmp_path)
+    lengthwise.succeeds(*run, "--name", "other", "--tracking-uri", "", cwd=tmp_path)
+    assert asked == [(shell, ""), ("", "")]
     assert f"{shell}: " in lengthwise.succeeds("publish", folder, cwd=storage).stdout
-    lengthwise.succeeds(*run, "--name", "other", "--tracking-uri", "")
-    assert (runs_at(shell), runs_at(make_default_uri(storage))) == (4, 4)
+    assert (runs_at(shell), runs_at(default)) == (2, 0)
+    assert f"{default}: " in lengthwise.succeeds("publish", folder, "--tracking-uri", "", cwd=tmp_path).stdout
+    assert (runs_at(shell), runs_at(default)) == (2, 2)
     assert f"{shell}: " in lengthwise.succeeds("publish", storage / "other", cwd=tmp_path).stdout
+    assert (runs_at(shell), runs_at(default)) == (4, 2)
 
-    # A sweep that has been published remembers its address; a wrong one is refused before anything is written.
+    # A sweep that was run with the variable remembers its address; a wrong one is refused before anything is written.
     del lengthwise.environment["MLFLOW_TRACKING_URI"]
     assert f"{shell}: " in lengthwise.succeeds("publish", folder).stdout
     lengthwise.environment["MLFLOW_TRACKING_URI"] = "mlruns"
