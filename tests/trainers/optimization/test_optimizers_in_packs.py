@@ -209,7 +209,7 @@ def test_noise_is_keyed_by_seed_and_step(member: Make) -> None:
     assert torch.equal(second.optimizer["before"], first.theta), "a state that aliases the weights"
 
 
-@pytest.mark.parametrize("backend", ["none", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["none", "aot_eager"])
 def test_a_view_of_the_weights_keeps_their_values_before_the_step(member: Make, backend: str) -> None:
     few = {"training__optimizer": "remembering", "training__averages": {"raw": {}}}  # little to compile
     pack = Pack([replace(member(seed, **few), task=Echo(), model=Bag()) for seed in (0, 1)], CPU)
