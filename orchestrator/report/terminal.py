@@ -129,7 +129,9 @@ class Screen:
         more = [f"On the page: {'; '.join(omitted)}"] if omitted else []
         if summary.notes:
             count = f" (1 of {len(summary.notes)})" if len(summary.notes) > 1 else ""
-            more.append(f"Note{count}: {summary.notes[0]}")
+            room = width - len(". ".join([*more, f"Note{count}: "]))
+            note = _cut_sentences(summary.notes[0], max(1, room), 1) if console.is_terminal else summary.notes[0]
+            more.append(f"Note{count}: {note}")
         if more:
             yield self._render_line(". ".join(more), console, width)
         yield from (wrap_sentence(text, console) for text in failures)

@@ -1,6 +1,7 @@
 """Decide whether the compared seeds favour a configuration, because they also chose it as the first of its sweep.
 
-The first of many is partly luck, so its lead on the same seeds is biased. Text calls it ahead instead of better.
+The first of many is partly luck, so its lead on the same seeds is biased. Text calls it ahead instead of better. Of a
+sweep of two configurations the pair is fixed before any score: which is first decides only the sign of the difference.
 script/seed_comparisons.js decides the same for pairs that are chosen on the page, from the data that data.py writes.
 """
 
@@ -13,9 +14,14 @@ from orchestrator.results.summary import ConfigurationResult, Summary
 
 
 def find_chosen(summary: Summary, rows: Sequence[ConfigurationResult]) -> ConfigurationResult | None:
-    """Return which of two configurations the sweep's seeds ranked first; None if neither, and for fresh seeds."""
+    """Return which of two configurations the sweep's seeds chose as the first; None if neither.
+
+    None also for fresh seeds, and if the sweep has no other configuration.
+    """
     first, second = rows
     if first.score == second.score or has_fresh_seeds(summary):  # of equal scores, the number decides
+        return None
+    if summary.planned_configurations <= 2:
         return None
     return next((row for row in rows if row.rank == 1), None)
 

@@ -192,7 +192,7 @@ def describe_end(state: SweepState) -> tuple[str, str]:
     """Return the status, complete or failed, and a sentence on the configurations and their failed seeds."""
     scored = sum(configuration.has_succeeded for configuration in state.configurations.values())
     pruned = sum(configuration.pruned_at is not None for configuration in state.configurations.values())
-    message = f"{scored} of {len(state.configurations)} configurations have a score"
+    message = f"{scored} of {format_count(len(state.configurations), 'configuration')} scored"
     message += f", {pruned} were pruned" if pruned else ""
 
     # Without this a sweep whose seeds failed would end like one without failures.

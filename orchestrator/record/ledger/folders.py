@@ -134,7 +134,7 @@ def make_no_sweep_error(folder: Path) -> NotASweep:
         *(list_sweep_folders(find_default_storage()) if len(folder.parts) == 1 else []),
     ]
     hint = find_nearest_name(folder.name, [sweep.name for sweep in nearby])
-    suggestion = next((f"; did you mean {sweep}?" for sweep in nearby if sweep.name == hint), "")
+    suggestion = next((f" (did you mean {sweep}?)" for sweep in nearby if sweep.name == hint), "")
 
     # A study as `init` writes it has the name of its sweep, which may not have been run yet.
     if not suggestion and (folder / "sweep.yaml").is_file():

@@ -105,5 +105,5 @@ def test_after_a_repair_damaged_curves_are_trained_again_and_extensions_stay(len
     assert SweepState.load(folder).additional_seeds == state.additional_seeds
     resumed = lengthwise("resume", folder)
     assert resumed.returncode == 0 and "Finished: 4 configurations" in resumed.stdout, resumed.stderr
-    assert "have a score" not in resumed.stdout  # the report has said it
+    assert " scored" not in resumed.stdout  # the report has said it
     pd.testing.assert_frame_equal(open_sweep(folder).curves, before)

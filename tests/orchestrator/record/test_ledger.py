@@ -206,7 +206,7 @@ def test_a_folder_without_ledger_is_no_sweep(tmp_path: Path) -> None:
     messages = {
         tmp_path: "is not a sweep: no events.jsonl in it",
         tmp_path / "missing": "does not exist",
-        tmp_path / "sweeps" / "quikstart": f"does not exist; did you mean {tmp_path / 'sweeps' / 'quickstart'}?",
+        tmp_path / "sweeps" / "quikstart": f"does not exist (did you mean {tmp_path / 'sweeps' / 'quickstart'}?)",
         tmp_path / "file": "is a file; a sweep is a folder",
         tmp_path / "file" / "below": "does not exist",
     }

@@ -208,7 +208,8 @@ def test_a_first_that_is_behind_has_no_lead_and_ties_are_named(tied, tab, tmp_pa
     def crossing(number, seed, average, metric, lengths, step):
         return 0.1 + 0.01 * seed + number * np.where(lengths < 8, 0.1, -0.05 * (seed >= tied))
 
-    path, _ = write_report(synthetic_sweep(tmp_path / "s", [{}, {"model.dropout": 0.1}], 8, crossing).folder)
+    values = [{"model.dropout": 0.1 * number} for number in range(3)]
+    path, _ = write_report(synthetic_sweep(tmp_path / "s", values, 8, crossing).folder)
     tab.open(path.as_uri())
     rows = "[...document.querySelectorAll('#comparison tr')].map(row => [...row.cells].map(cell => cell.textContent))"
     head, test, *_ = tab.read(rows)
@@ -389,11 +390,12 @@ def test_each_row_of_seeds_uses_the_width_of_its_picture(tab, tmp_path, syntheti
 
 def test_an_interval_of_zero_alone_is_no_difference(tab, tmp_path, synthetic_sweep):
     def equal_but_once(number, seed, average, metric, lengths, step):
-        return 0.3 + 0.01 * seed + 0.1 * (number == 1 and (seed == 3 or lengths <= 7))
+        return 0.3 + 0.01 * seed + 0.1 * (number == 1 and (seed == 3 or lengths <= 7)) + 0.3 * (number == 2)
 
-    state = synthetic_sweep(tmp_path / "equal", [{}, {"model.dropout": 0.1}], 10, equal_but_once)
+    values = [{"model.dropout": 0.1 * number} for number in range(3)]
+    state = synthetic_sweep(tmp_path / "equal", values, 10, equal_but_once)
     result = summarize(state)
-    first, second = (Side(result, row) for row in result.rows)
+    first, second = (Side(result, row) for row in result.rows[:2])
     compared = compare_sides(first, second, make_question(first, second, "test"), "")
     assert (compared.outcome.low, compared.outcome.high, compared.outcome.ties) == (0, 0, 9)
     sentence = describe_verdict(compared, "a", "b")

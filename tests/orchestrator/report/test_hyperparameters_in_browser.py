@@ -219,7 +219,7 @@ def test_configurations_with_failed_seeds_have_hollow_points_in_every_picture(pa
     assert len(hollow["#parallel .end"]) == 4  # at the selection and the test lengths
     assert page.read("getComputedStyle(document.querySelector('#points .hollow')).fill") == "rgb(255, 255, 255)"
     legend = page.read("document.querySelector('#legend').textContent")
-    assert "#3 1 of 8" in legend and "#5 2 of 8" in legend
+    assert "#3 (1 of 8)" in legend and "#5 (2 of 8)" in legend
     page.click(f'#table tr[data-c="{next(c for c, label in labels if label == "#5")}"]')
     assert "B #5, 2 failed" in page.read("[...document.querySelectorAll('#curves .name')].map(e => e.textContent)")
     assert page.read("document.querySelectorAll('#curves .end.focus').length") == 1

@@ -331,7 +331,7 @@ def test_the_legend_names_the_value_of_failed_seeds_where_it_is_shown(
 
     # One of six seeds moves neither the median nor a quartile to infinity, but an end of the interval between two.
     state = synthetic_sweep(tmp_path / "six", values, 6, simple_curve, {(1, 3): 60})
-    shown = short_text(summarize(state), 160)
+    shown = " ".join(short_text(summarize(state), 160).split())
     assert (
         summarize(state).seeds_failed
         and shown.count("-inf: ") == shown.count("failed on one side; -inf: failed seeds)") == 1

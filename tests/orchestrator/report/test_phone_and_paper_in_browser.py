@@ -1,5 +1,7 @@
 """The page of a sweep in a real browser on a phone and on paper: nothing is cut, and hints fit the device."""
 
+from itertools import pairwise
+
 import pytest
 
 from orchestrator.record.files.curves import read_curves
@@ -54,8 +56,8 @@ def test_a_phone_shows_the_outcomes_and_the_interval_without_scrolling(page):
 def test_a_phone_explains_infinite_values_that_its_table_shows(failed_seeds, tab, tmp_path, synthetic_sweep):
     """If 2 of 6 seeds failed, only a quartile is infinite; of 3 the median, too, which a phone replaces by a count."""
     failed = {(1, seed): 60 for seed in range(failed_seeds)}
-    values = [{"training.learning_rate": 10.0 ** -(3 + n)} for n in range(2)]
-    spec = {"objective.metric": "margin", "objective.direction": "maximize"}
+    values = [{"training.learning_rate": 10.0 ** -(3 + n), "model.dropout": 0.1 * n} for n in range(2)]
+    spec = {"objective.metric": "margin", "objective.direction": "maximize", "objective.lengths": [6, 8, 10]}
     path, _ = write_report(synthetic_sweep(tmp_path / "infinite", values, 6, curve, failed, spec=spec).folder)
     tab.open(path.as_uri())
     table, note = (
@@ -71,6 +73,11 @@ def test_a_phone_explains_infinite_values_that_its_table_shows(failed_seeds, tab
     assert (f"failed {failed_seeds}/6" in tab.read(table)) == has_others
     head = "[...document.querySelectorAll('#table th')].find(e => e.textContent === 'test')"
     assert tab.read(f"{head}.getBoundingClientRect().right") <= 390
+
+    # The names of neighbouring axes do not overlap.
+    names = "[...document.querySelectorAll('.axis-name')].map(e => e.getBoundingClientRect())"
+    edges = tab.read(f"{names}.map(box => [box.left, box.right])")
+    assert len(edges) == 4 and all(right <= left for (_, right), (left, _) in pairwise(edges))
 
 
 def test_a_phone_has_rows_for_a_finger_and_effects_without_scrolling(page):

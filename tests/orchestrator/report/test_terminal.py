@@ -342,6 +342,8 @@ def test_the_first_note_is_whole_in_a_file(width, twelve, short_text):
         line for line in short_text(replace(twelve, notes=notes), width).splitlines() if "Note (1 of 2):" in line
     ]
     assert notes[0] in line if width is None else line.endswith(" ...") and len(line) <= width
+    sentences = short_text(replace(twelve, notes=("One. Two three. " + "four " * 60,)), width)
+    assert width is None or "Two three. ...\n" in sentences
 
 
 def test_an_unfinished_sweep_shows_what_is_finished(tmp_path, synthetic_sweep, short_text):
@@ -405,11 +407,11 @@ def test_a_lead_is_called_favoured_unless_test_values_are_equal(tmp_path, synthe
     def curve(number, seed, average, metric, lengths, step):
         return [0.3 + 0.01 * seed + number * (0.1 if length <= 7 else gap) for length in lengths]
 
-    rates = [{"training.learning_rate": rate} for rate in (0.001, 0.01)]
-    grid = {"space": {"training.learning_rate": {"grid": [0.001, 0.01]}}}
-    summary = summarize(synthetic_sweep(tmp_path / "two", rates, 10, curve, spec=grid))
+    rates = [0.001, 0.01, 0.1]
+    values, grid = [{"training.learning_rate": rate} for rate in rates], {"training.learning_rate": {"grid": rates}}
+    summary = summarize(synthetic_sweep(tmp_path / "three", values, 10, curve, spec={"space": grid}))
     lead, *confirm = describe_lead(summary)
-    command = f"lengthwise confirm {summary.folder} --top 2 --seeds 10"
+    command = f"lengthwise confirm {summary.folder} --top 3 --seeds 10"
     assert ("biased" in lead) == (gap != 0)
     assert [line.endswith(f": {command}") for line in confirm] == [True] * bool(gap)
     (unfinished,) = describe_lead(replace(summary, status="interrupted"))

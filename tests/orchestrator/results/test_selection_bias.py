@@ -10,11 +10,11 @@ from orchestrator.results.selection_bias import find_chosen, is_biased
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
 
 
-def summarize_two(synthetic_sweep, folder, seeds, values, spec=None):
-    """Return the summary of two configurations, with the same value at every length: values(number, seed)."""
+def summarize_some(synthetic_sweep, folder, seeds, values, spec=None, count=3):
+    """Return the summary of `count` configurations, with the same value at every length: values(number, seed)."""
     state = synthetic_sweep(
         folder,
-        [{}, {"model.dropout": 0.1}],
+        [{"model.dropout": 0.1 * number} for number in range(count)],
         seeds,
         lambda number, seed, average, metric, lengths, step: values(number, seed) + 0.0 * lengths,
         spec=spec,
@@ -23,24 +23,30 @@ def summarize_two(synthetic_sweep, folder, seeds, values, spec=None):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "gap", "is_chosen", "has_bias"),
-    [(10, 0.1, True, True), (10, 0.0, False, False), (MIN_FOR_MEDIAN - 1, 0.1, True, False)],
+    ("count", "seeds", "gap", "is_chosen", "has_bias"),
+    [
+        (3, 10, 0.1, True, True),
+        (3, 10, 0.0, False, False),
+        (3, MIN_FOR_MEDIAN - 1, 0.1, True, False),
+        (2, 10, 0.1, False, False),
+    ],
 )
-def test_a_lead_is_biased_with_an_interval_and_another_score(
-    seeds, gap, is_chosen, has_bias, tmp_path, synthetic_sweep
+def test_a_lead_of_several_is_biased_with_an_interval_and_another_score(
+    count, seeds, gap, is_chosen, has_bias, tmp_path, synthetic_sweep
 ):
-    summary = summarize_two(
-        synthetic_sweep, tmp_path / "two", seeds, lambda number, seed: 0.3 + 0.01 * seed + gap * number
-    )
-    first, second = (Side(summary, row) for row in summary.rows)
+    def values(number, seed):
+        return 0.3 + 0.01 * seed + gap * number
+
+    summary = summarize_some(synthetic_sweep, tmp_path / "some", seeds, values, count=count)
+    first, second = (Side(summary, row) for row in summary.rows[:2])
     comparison = compare_sides(first, second, make_question(first, second, "test"), "")
-    assert (find_chosen(summary, summary.rows) is summary.rows[0]) == is_chosen
+    assert (find_chosen(summary, summary.rows[:2]) is summary.rows[0]) == is_chosen
     assert is_biased(summary, comparison) == has_bias
 
 
 def test_the_page_decides_by_the_score_and_not_by_medians(tmp_path, synthetic_sweep):
     """The largest values are equal, and so are the scores; the medians are not."""
-    summary = summarize_two(
+    summary = summarize_some(
         synthetic_sweep,
         tmp_path / "tied",
         7,

@@ -35,7 +35,7 @@ function drawLegend(groups) {
   }
   const counts = hollow.map(c => {
     const {label, failed, seeds} = configurations[c];
-    return `${label} ${failed} of ${seeds.length}`;
+    return `${label} (${failed} of ${seeds.length})`;
   });
   if (counts.length) entries.push(make("span", `hollow: some seeds failed, ${listFirst(counts)}`));
   $("legend").replaceChildren(...entries);

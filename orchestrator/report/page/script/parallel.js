@@ -114,10 +114,13 @@ function drawFilterAxis({svg, x, makeAxis, left, top, bottom, lowest, highest}, 
   const filter = state.filters[axis.name], range = filter ? findRange(axis, filter) : [0, 1];
   if (filter) area.call(brush.move, range.toReversed().map(part => lowest - part * (lowest - highest)));
 
-  // The name of the axis is a slider for the keyboard; the names of the outer axes stay inside the picture.
+  // The name of the axis is a slider for the keyboard; the names of the outer axes stay inside the picture. Lengths are
+  // named where two neighbours have room for them: a letter is about 6.5 pixels wide.
+  const title = axis.outcome ? `${axis.name}${describeLengths(axis.name)}` : axis.name;
+  const hasRoom = 1.5 * 6.5 * title.length - 44 < x.step();
   const [start, anchor] = !index ? [10 - left, "start"] : index === axes.length - 1 ? [44, "end"] : [0, "middle"];
   group.append("text").attr("class", "axis-name").attr("y", 14).attr("x", start).attr("text-anchor", anchor)
-    .text(axis.outcome ? `${axis.name}${describeLengths(axis.name)}` : axis.name)
+    .text(hasRoom ? title : axis.name)
     .attr("tabindex", 0).attr("role", "slider").attr("aria-label", `keep a range of ${axis.name}`)
     .attr("aria-valuemin", 0).attr("aria-valuemax", 100).attr("aria-valuenow", Math.round(100 * range[1]))
     .attr("aria-valuetext", filter ? describeFilter(axis, filter) : "all").attr("data-slider", axis.name)
