@@ -29,13 +29,14 @@ def test_the_driver_is_killed_resumed_and_terminated(lengthwise, long_sweep, tmp
     folder = long_sweep.storage / "killed"
     temp = {"TMPDIR": str(tmp_path), "RAY_TMPDIR": "/tmp"}
     environment = {**temp, **dict.fromkeys(SECRETS, "s3cret/w0rd")}
-    driver = long_sweep.start(lengthwise, *long_sweep.words("killed", ON_RAY), **environment)
+    words = long_sweep.words("killed", ON_RAY, "resources.workers=1")  # a Ray worker takes seconds to start
+    driver = long_sweep.start(lengthwise, *words, **environment)
     wait_for(lambda: records(folder, "evaluation"), driver)
     of_ray = [process for process in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(process)]
     (session,) = [Path(process.environ()[MARK]) for process in of_ray if process.name() == "raylet"]
     named = with_words(driver.pid, "ray::")
-    words = " ".join(" ".join(process.cmdline()) for process in named)
-    assert session.exists() and "ray::ImplicitFunc" in words and "ray::DashboardAgent" in words
+    titles = " ".join(" ".join(process.cmdline()) for process in named)
+    assert session.exists() and "ray::ImplicitFunc" in titles and "ray::DashboardAgent" in titles
     files = [path for path in session.rglob("*") if path.is_file()]
     assert any(path.name == "runtime_env_agent.log" for path in files)
     assert not [path for path in files if b"s3cret/w0rd" in path.read_bytes()]
@@ -49,7 +50,8 @@ def test_the_driver_is_killed_resumed_and_terminated(lengthwise, long_sweep, tmp
     assert not list(tmp_path.glob("lengthwise-*"))
 
     # The driver that resumes the sweep loses a worker, and gets SIGTERM.
-    driver = long_sweep.start(lengthwise, "resume", str(folder), **temp)
+    more = ("--set", "resources.workers=null")
+    driver = long_sweep.start(lengthwise, "resume", str(folder), *more, **temp)
     evaluation = wait_for(lambda: records(folder, "evaluation")[known:], driver)[0]
     kill_worker(evaluation.fields["pack_id"], worker_with, folder, driver)
     frozen = [process for process in psutil.Process(driver.pid).children(recursive=True) if is_of_ray(process)]
