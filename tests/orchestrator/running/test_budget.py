@@ -234,15 +234,17 @@ def test_a_confirmation_stops_after_its_time_and_is_resumed(lengthwise, tiny, tm
 
 
 @pytest.mark.slow
-def test_commands_that_are_shorter_than_every_pack_complete_the_sweep(lengthwise, tiny, tmp_path, played):
-    """The second of `--max-time` is over before the first evaluation: each command trains up to the next one."""
+def test_commands_that_are_shorter_than_every_pack_complete_the_sweep(lengthwise, tiny, tmp_path, played, monkeypatch):
+    """The time is over before the first evaluation: each command trains up to the next one."""
+    monkeypatch.setattr(SweepBudget, "list_reached_limits", SweepBudget.list_reached_limits)  # restored
+    exec(TIME_FLIES, {})
     few = "search.configurations=2"
     words = ("run", tiny, "--storage", tmp_path, *TWO_IN_A_PACK, "--set", few)
-    folder, program = tmp_path / "tiny", TIME_FLIES
-    lengthwise.process(*words, "--max-time", "1s", program=program)
+    folder = tmp_path / "tiny"
+    lengthwise.succeeds(*words, "--max-time", "0.001s")
     trained = [SweepState.load(folder).trained.member_steps]
     while SweepState.load(folder).end_status != "complete":
-        done = lengthwise.process("resume", folder, "--max-time", "1s", program=program)
+        done = lengthwise("resume", folder, "--max-time", "0.001s")
         trained.append(SweepState.load(folder).trained.member_steps)
         assert done.returncode == 0 and trained[-1] > trained[-2], done.stdout
     assert len(trained) > 2  # packs
@@ -250,7 +252,6 @@ def test_commands_that_are_shorter_than_every_pack_complete_the_sweep(lengthwise
 
 
 TIME_FLIES = """
-from orchestrator.__main__ import command
 from orchestrator.running.driving.budget import SweepBudget
 
 list_reached_limits = SweepBudget.list_reached_limits
@@ -261,8 +262,8 @@ def used_up_after_an_evaluation(self):
     return list_reached_limits(self)
 
 SweepBudget.list_reached_limits = used_up_after_an_evaluation
-command()
 """
+COMMAND = "from orchestrator.__main__ import command; command()"
 
 
 @pytest.mark.slow
@@ -270,7 +271,7 @@ def test_workers_stop_and_are_resumed(lengthwise, tiny, tmp_path):
     """The time is over when the first evaluation has been recorded, long before the end of its pack."""
     long = ("--set", "training.steps=30000", "--set", "evaluation.every=30")
     words = ("run", tiny, "--storage", tmp_path, *long, "--set", "resources.scheduler=local")
-    done = lengthwise.process(*words, "--max-time", "1h", program=TIME_FLIES)
+    done = lengthwise.process(*words, "--max-time", "1h", program=TIME_FLIES + COMMAND)
     assert done.returncode == 0, done.stderr
     assert "stopped by its budget" in done.stdout
     packs = SweepState.load(tmp_path / "tiny").packs.values()
