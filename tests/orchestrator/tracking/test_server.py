@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ serve(Path(sys.argv[1]), port=int(sys.argv[2]))
 
 @pytest.mark.slow
 def test_a_server_killed_while_publishing_ends_with_every_point_once(
-    sweep, build, publish, tmp_path, monkeypatch, capfd
+    sweep, build, publish, lengthwise, tmp_path, monkeypatch, capfd
 ):
     """What it lacks is sent to the next server, `serve`, which opens what was sent to the file and leaves nothing."""
     storage, (port,) = sweep.folder.parent, free_ports(1)
@@ -54,8 +53,8 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(
     before = rows_of(uri)
     assert 0 < sum(before.values())
 
-    command = [sys.executable, "-u", "-c", SERVE, str(storage), str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    process = lengthwise.start(storage, port, program=SERVE)
+    with process.stdout:
         try:
             lines = [process.stdout.readline().strip() for _ in range(8)]
             assert f"{url};" in lines[7]
@@ -83,8 +82,8 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(
                 assert_pages_show_the_sweep(done.links, tmp_path / "profile")
 
             group = int(subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True).split()[0])
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            os.kill(process.pid, signal.SIGTERM)
+            assert process.wait() == 0
             left = subprocess.run(
                 ["ps", "-o", "stat=", "-g", str(group)], capture_output=True, text=True, check=False
             ).stdout
@@ -92,7 +91,8 @@ def test_a_server_killed_while_publishing_ends_with_every_point_once(
             with socket.socket() as probe:
                 assert probe.connect_ex(("127.0.0.1", port)) != 0
         finally:
-            process.kill()
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
     if not BROWSER:
         pytest.skip("all but what a browser shows, which needs one (Debian: chromium)")
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -57,9 +56,8 @@ def test_the_new_model_is_worse_beyond_the_trained_lengths_than_without_its_posi
 @pytest.mark.slow
 def test_the_examples_in_a_new_task_hold(tmp_path: Path, lengthwise: CommandLine) -> None:
     lengthwise.succeeds("init", "first", cwd=tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "doctest", "-v", "my_task.py"], cwd=tmp_path / "first", text=True, capture_output=True
-    )
+    program = "import doctest, sys; sys.path[0] = ''; sys.exit(doctest._test())"  # as `python -m doctest`
+    done = lengthwise.process("-v", "my_task.py", program=program, cwd=tmp_path / "first")
     assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
 
 
