@@ -3,9 +3,6 @@
 import os
 import resource
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
@@ -13,7 +10,7 @@ import yaml
 from orchestrator.record.ledger import folders as places
 from orchestrator.record.ledger.lock import SweepLock
 from orchestrator.record.state.state import SweepState
-from tests.command_line import REPOSITORY, refused
+from tests.command_line import refused
 from tests.orchestrator.running.ledgers import sets
 
 
@@ -147,11 +144,9 @@ def test_characters_that_an_output_lacks_are_replaced(lengthwise, study):
 def test_a_sweep_outlives_its_output(lengthwise, tiny, tmp_path):
     """An output that is full is one sentence and exit code 1; a closed pipe is no fault."""
     words = ("run", tiny, "--storage", tmp_path, "--set", "training.steps=2", "--name")
-    command = [sys.executable, "-m", "orchestrator", *map(str, words), "full"]
-    with Path("/dev/full").open("w") as full:
-        ran = subprocess.run(
-            command, env=lengthwise.environment, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True
-        )
+    program = "import os; os.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n"
+    program += "from orchestrator.__main__ import command; command()"
+    ran = lengthwise.process(*words, "full", program=program)
     assert ran.returncode == 1 and ran.stderr.count("\n") == 1 and "No space left on device" in ran.stderr
     piped = lengthwise.start(*words, "piped")
     piped.stdout.close()
