@@ -27,6 +27,7 @@ from trainers.settings.value_checks import (
 )
 
 NOTHING: Final = object()  # no value, as opposed to the value None
+_SCALARS = (bool, int, float, str, type(None))
 
 
 def setting(
@@ -215,6 +216,8 @@ def to_plain_value(
     value: Any, convert: Callable[[Settings], dict[str, Any]] = lambda settings: settings.to_dict()
 ) -> Any:
     """Return the value of a field as plain JSON types; `convert` turns nested settings into a dictionary."""
+    if type(value) in _SCALARS:  # most are, and looking for a Mapping is slow
+        return value
     if isinstance(value, Settings):
         return convert(value)
     if isinstance(value, Enum):

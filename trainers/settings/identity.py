@@ -20,6 +20,8 @@ from trainers.settings.fields import (
 )
 from trainers.settings.nested import is_nested
 
+_EXACT_SCALARS = (bool, int, str, type(None))  # without floats: -0.0 equals 0.0, and their JSON differs
+
 
 def compute_digest(value: Any) -> str:
     """Return the first 12 hexadecimal digits of the SHA-256 of plain data, independent of the order of keys."""
@@ -85,7 +87,7 @@ def _select_present_values(
         else:
             converted = convert_field(field, value)
             plain_absent = NOTHING if absent is NOTHING else convert_field(field, absent)
-        if converted is not NOTHING and (absent is NOTHING or _encode_json(converted) != _encode_json(plain_absent)):
+        if converted is not NOTHING and (absent is NOTHING or not _are_equal(converted, plain_absent)):
             plain[field.name] = converted
     return plain
 
@@ -104,6 +106,13 @@ def _convert_structural(field: Field[Any], value: Any) -> Any:
     if field.metadata["member"]:
         return to_plain_value(variant(value)) if variant else NOTHING
     return to_plain_value(value)
+
+
+def _are_equal(first: Any, second: Any) -> bool:
+    """Return whether plain data are equal as JSON, where 1, 1.0 and true differ."""
+    if type(first) in _EXACT_SCALARS and type(second) in _EXACT_SCALARS:
+        return type(first) is type(second) and bool(first == second)
+    return _encode_json(first) == _encode_json(second)
 
 
 def _encode_json(value: Any) -> str:

@@ -15,6 +15,8 @@ _YAML_NAMES = {"True": "true", "False": "false", "None": "null"}  # Python's nam
 
 def convert_value(hint: Any, value: Any) -> Any:
     """Return a plain value converted to the type `hint`. Raises ValueError with the reason if it does not fit."""
+    if type(value) is hint and hint is not float:  # a float may be infinite
+        return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
 
     # The order of a union matters: the first type that fits wins, so `int | float` keeps integers.

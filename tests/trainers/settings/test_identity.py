@@ -223,6 +223,12 @@ def test_a_default_for_a_field_that_was_required_leaves_nothing_out() -> None:
     assert make_identity(later()) == make_identity(Required(width=16)) == {"width": 16}
 
 
+def test_minus_zero_has_an_identity_of_its_own() -> None:
+    """Its bits differ from those of 0, and so does its JSON, by which versions so far have compared."""
+    cls = made({"shift": (float, {"default": 0.0})})
+    assert "shift" in make_identity(cls(shift=-0.0)) and "shift" not in make_identity(cls(shift=0.0))
+
+
 def test_absent_has_the_type_of_its_field() -> None:
     class Numbers(Settings):
         rate: float = setting(1, absent=0)
