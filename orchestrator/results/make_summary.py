@@ -41,6 +41,8 @@ from orchestrator.statistics.quartiles import Quartiles
 from orchestrator.text.wording import format_count, format_lengths, format_ranges
 from search_spaces import Objective
 
+_MAX_UNFILTERED_CURVES = 200  # evaluations of members
+
 
 def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
     """Return the summary of a sweep, finished or not.
@@ -64,7 +66,11 @@ def summarize(state: SweepState, curves: pd.DataFrame | None = None) -> Summary:
         for config_id, configuration in state.configurations.items()
         if state.have_all_seeds_ended(configuration)
     }
-    curves = read_curves(state, keep=partial(_select_needed_rows, objective)) if curves is None else curves
+    if curves is None:
+        # Selecting rows saves memory, but takes longer than it saves if there are few.
+        curve_count = sum(len(pack.members) * len(pack.evaluations) for pack in state.packs.values())
+        keep = partial(_select_needed_rows, objective) if curve_count > _MAX_UNFILTERED_CURVES else None
+        curves = read_curves(state, keep=keep)
     is_complete = curves["config_id"].isin(complete_ids).to_numpy()
     curves = curves if is_complete.all() else curves[is_complete]
     evaluations = choose_evaluations(curves, objective)

@@ -115,11 +115,14 @@ def score_evaluations(
     import pandas as pd
 
     # A seed whose pack died has no rows, but counts as failed.
-    planned = pd.DataFrame(
-        [(config_id, seed) for config_id, seeds in planned_seeds.items() for seed in seeds],
-        columns=["config_id", "seed"],
-    ).astype({"config_id": "str", "seed": np.int64})
-    return planned.merge(scores, on=["config_id", "seed"], how="left")
+    pairs = [(config_id, seed) for config_id, seeds in planned_seeds.items() for seed in seeds]
+    members = zip(scores["config_id"].tolist(), scores["seed"].tolist(), strict=True)
+    score_by_member = dict(zip(members, scores["score"].tolist(), strict=True))
+    return pd.DataFrame({
+        "config_id": pd.Series([config_id for config_id, _ in pairs], dtype="str"),
+        "seed": np.array([seed for _, seed in pairs], dtype=np.int64),
+        "score": np.array([score_by_member.get(pair, math.nan) for pair in pairs], dtype=np.float64),
+    })  # fmt: skip
 
 
 def score_configuration(scores: Iterable[float], objective: Objective) -> SeedStatistics:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from orchestrator.record.files.curves import read_curves
+from orchestrator.results import make_summary
 from orchestrator.results.analysis import compute_score_effects
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.scoring.length_groups import LengthGroups
@@ -44,6 +45,16 @@ def test_summary_equals_the_numbers_by_hand(small_sweep):
         )
     assert (result.seeds_run, result.seeds_failed) == (18, 1)
     assert result.has_ended and result.planned_configurations == 6
+
+
+@pytest.mark.parametrize("spec", [{}, {"objective.evaluation": "best"}], ids=["last", "best"])
+def test_rows_that_are_left_out_in_reading_change_nothing(tmp_path, synthetic_sweep, simple_curve, monkeypatch, spec):
+    curves = [{"model.norm": "none"}, {"model.norm": "pre"}]
+    state = synthetic_sweep(tmp_path / "few", curves, 3, simple_curve, {(1, 2): 60}, spec=spec)
+    read = summarize(state)
+    monkeypatch.setattr(make_summary, "_MAX_UNFILTERED_CURVES", 0)
+    for name in ("rows", "bands", "notes", "warnings"):
+        assert repr(getattr(read, name)) == repr(getattr(summarize(state), name))
 
 
 def test_a_draw_that_repeats_a_configuration_is_not_planned_as_another_one(tmp_path, synthetic_sweep, simple_curve):
