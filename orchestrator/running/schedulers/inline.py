@@ -5,14 +5,16 @@ ends this process, because there is no worker process; an exception in a pack co
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import psutil
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from orchestrator.errors import OutOfSpace
 from orchestrator.interface.work import PackWork
@@ -100,6 +102,12 @@ def _train_pack_here(driver: Driver, pack_id: str, work: PackWork) -> Death | No
     return None
 
 
+@lru_cache(maxsize=1)
+def _find_libraries(modules: int) -> ThreadpoolController:
+    """Return the loaded libraries with threads; they are looked for again once the number of modules has changed."""
+    return ThreadpoolController()
+
+
 @contextmanager
 def use_worker_settings(cpus: int) -> Iterator[None]:
     """Use `cpus` threads, and the compile cache of worker processes; restore both afterwards."""
@@ -109,7 +117,7 @@ def use_worker_settings(cpus: int) -> Iterator[None]:
     use_inductor_cache()
     torch.set_num_threads(cpus)
     try:
-        with threadpool_limits(cpus, user_api="blas"):
+        with _find_libraries(len(sys.modules)).limit(limits=cpus, user_api="blas"):
             yield
     finally:
         torch.set_num_threads(threads)
