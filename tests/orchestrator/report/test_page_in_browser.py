@@ -363,6 +363,7 @@ for _ in write_report.refresh_page(Path(sys.argv[1]), threading.Event()):
 """
 
 
+@pytest.mark.slow
 def test_the_page_of_a_running_sweep_is_written_anew(built, lengthwise, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(built.folder, folder)

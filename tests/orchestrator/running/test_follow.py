@@ -73,6 +73,7 @@ def test_it_ends_without_a_driver_and_when_the_driver_dies(unfinished):
     assert [state.end_status for state in states] == [None]
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_it_and_leaves_the_sweep_alone(lengthwise, unfinished):
     with Ledger.open(unfinished):
         before = (unfinished / LEDGER_FILE).read_bytes()

@@ -66,6 +66,7 @@ def signalled(lengthwise, tiny, tmp_path) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_a_signal_right_after_the_ledger_is_begun_is_recorded_and_says_how_to_go_on(signalled, lengthwise):
     done, folder = signalled(WHEN_CREATED, signal.SIGINT)
     assert (done.returncode, done.stderr) == (130, "")
@@ -74,6 +75,7 @@ def test_a_signal_right_after_the_ledger_is_begun_is_recorded_and_says_how_to_go
     assert lengthwise("resume", folder).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_second_interruption_says_how_to_go_on_too(lengthwise, tiny, tmp_path):
     """As where the first one still waits for the end of Ray, or of an upload."""
     done = lengthwise.process("run", tiny, "--storage", tmp_path, "--set", "seeds=1", program=TWICE)
@@ -89,6 +91,7 @@ def test_a_signal_before_anything_is_written_says_so_and_a_second_one_ends_witho
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_a_signal_during_the_report_leaves_a_complete_sweep(signalled):
     done, folder = signalled(WHEN_TRAINED, signal.SIGINT)
     assert (done.returncode, done.stderr) == (130, "")

@@ -78,6 +78,7 @@ def damage_a_checkpoint(folder: Path) -> Path | None:
     return None
 
 
+@pytest.mark.slow
 def test_signals_leave_a_resumable_sweep(lengthwise, long_sweep):
     """SIGINT, resumed, SIGTERM, resumed; while it runs nobody else may resume it."""
     folder = long_sweep.storage / "signalled"

@@ -109,6 +109,7 @@ def test_servers_that_are_absent_or_hang_cost_seconds_only(small_sweep, capsys):
     assert output.startswith("warning: http://no such host") and SECRET not in output
 
 
+@pytest.mark.slow
 def test_an_interruption_is_posted(lengthwise, file, server, tmp_path):
     long = ("--set", "training.steps=1000000", "--set", "evaluation.every=1000")
     running = lengthwise.start("run", file, "--storage", tmp_path / "s", *long, "--notify", address(server))

@@ -103,6 +103,7 @@ def drawn(begun) -> Callable[..., dict[str, Any]]:
     return lambda cache, **environment: begun(cache, **environment).recv()
 
 
+@pytest.mark.slow
 def test_without_a_compiler_the_torch_code_draws_the_same_and_says_what_is_lost(tmp_path, drawn) -> None:
     with_c = drawn(tmp_path)
     for command, why in [("/bin/false", "cannot compile draws.c"), ("no-such-compiler", "no C compiler was found")]:
@@ -121,12 +122,14 @@ def test_a_run_says_once_that_there_is_no_library(member, recorder, monkeypatch)
     assert len(recorder.notices) == 1 and "no C compiler was found" in recorder.notices[0]
 
 
+@pytest.mark.slow
 def test_processes_that_make_it_at_once_leave_one_whole_library(tmp_path, begun) -> None:
     started = [begun(tmp_path) for _ in range(3)]
     assert all(connection.recv()["c"] for connection in started)
     assert [path.suffix for path in (tmp_path / "lengthwise" / "native").iterdir()] == [".so"]
 
 
+@pytest.mark.slow
 def test_a_home_that_cannot_be_written_costs_only_the_making(tmp_path, drawn) -> None:
     (tmp_path / "file").write_text("")  # a folder cannot be made below it, whoever asks
     assert drawn(tmp_path / "file")["c"]
@@ -151,6 +154,7 @@ def test_what_cannot_be_read_of_a_compiler_is_no_crash(command, monkeypatch) -> 
     )
 
 
+@pytest.mark.slow
 def test_a_library_that_is_damaged_or_draws_other_numbers_is_not_used(tmp_path, drawn) -> None:
     drawn(tmp_path)
     (kept,) = (tmp_path / "lengthwise" / "native").iterdir()

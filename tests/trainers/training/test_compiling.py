@@ -67,6 +67,7 @@ def test_the_second_waits_for_the_first_to_compile(tmp_path, monkeypatch) -> Non
     assert entered(tmp_path, threading.Thread, dies=False) == ["in True", "out", "in False", "out"]
 
 
+@pytest.mark.slow
 def test_who_dies_lets_the_next_one_in(tmp_path, processes: ForkServerContext) -> None:
     assert entered(tmp_path, processes.Process, dies=True) == ["in True", "in False", "out"]
 
