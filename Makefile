@@ -21,7 +21,7 @@ help:
 	@echo "make sweep     the quickstart sweep; if it exists: resumes or shows it"
 	@echo "make ui        MLflow on its results"
 	@echo "make test      the tests (4 minutes)"
-	@echo "make test-slow  those that take seconds each: Ray, killed processes, compiled programs (7 minutes)"
+	@echo "make test-slow  those that take seconds each: Ray, killed processes, compiled programs (5 minutes)"
 	@echo "make test-cluster  sweeps on Slurm, by ray up, with autoscalers and random faults, and an MLflow for a team (root; an hour)"
 	@echo "make check     ruff, mypy, import-linter"
 	@echo "make bench     the benchmarks (15 minutes); with JAX=PYTHON, one that has jax, also against JAX"
@@ -86,9 +86,9 @@ sweep: $(INSTALLED)
 ui: $(INSTALLED)
 	@exec $(VENV)/bin/lengthwise ui --storage "$(STORAGE)"
 
-# More processes than there are cores: some tests mostly wait, slow ones for Ray and processes that they kill. All read
+# One process more than there are cores: some tests mostly wait, slow ones for Ray and processes that they kill. All read
 # compiled modules, also where PYTHONDONTWRITEBYTECODE is set: hundreds of processes would compile the packages again.
-PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + $(1) )) --maxprocesses 5
+PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest -q -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --maxprocesses 5
 
 # The slow tests that take longest, in turn such as wait for Ray and such as compute. They are started first, so that the
 # processes end together, and a file stays in one process, which starts its Ray or server once.
@@ -101,11 +101,11 @@ LONGEST = $(addprefix tests/,$(addsuffix .py,orchestrator/running/test_ray_nodes
   orchestrator/program/test_stops orchestrator/claims/test_shipped_claims orchestrator/cli/test_run))
 
 test: $(TOOLS)
-	@$(call PYTEST,1) --dist worksteal -m "not slow and not benchmark and not cluster"
+	@$(PYTEST) --dist worksteal -m "not slow and not benchmark and not cluster"
 
 # Files without a slow test are left out: every process of pytest would import them all.
 test-slow: $(TOOLS)
-	@$(call PYTEST,2) --dist loadfile --no-loadscope-reorder -m slow $(LONGEST) $$(grep -rlw --include='test_*.py' slow tests)
+	@$(PYTEST) --dist loadfile --no-loadscope-reorder -m slow $(LONGEST) $$(grep -rlw --include='test_*.py' slow tests)
 
 test-cluster: $(TOOLS)
 	@$(PYTHON) -m pytest -q -rs -m cluster tests/cluster
