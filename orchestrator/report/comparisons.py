@@ -44,7 +44,7 @@ from orchestrator.results.comparing.named_comparison import NamedComparison, com
 from orchestrator.results.comparing.seed_comparisons import SeedComparison, Side
 from orchestrator.results.comparing.sweep_comparison import SweepComparison, compare_sweeps
 from orchestrator.results.make_summary import summarize
-from orchestrator.results.read_confirmations import read_confirmations
+from orchestrator.results.read_confirmations import has_fresh_seeds, read_confirmations
 from orchestrator.results.selection_bias import find_chosen, is_biased
 from orchestrator.results.summary import Summary
 from orchestrator.statistics.intervals import MIN_FOR_MEDIAN
@@ -135,7 +135,7 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
     # Fresh seeds favour neither, so their answer precedes the answer of the seeds that chose one.
     confirmed = [
         confirmation
-        for confirmation in (read_confirmations(summary) if chosen else ())
+        for confirmation in (read_confirmations(summary) if is_one_sweep and not has_fresh_seeds(summary) else ())
         if confirmation.comparison is not None
         and {format_label(row.number) for row in confirmation.rows[:2]} == set(names)
     ]
@@ -143,7 +143,9 @@ def _render_configurations(named_comparison: NamedComparison, console: Console) 
         yield wrap_sentence(describe_confirmed_pair(confirmation), console, "bold")
     has_interval = not math.isnan(comparisons[0].outcome.low)
     bias = " (biased)" if is_favoured else ""
-    scope = f"On the seeds that ranked {chosen} first{bias}: " if chosen and (has_interval or confirmed) else ""
+    scope = "In the search: " if confirmed else ""
+    if chosen and (has_interval or confirmed):
+        scope = f"On the seeds that ranked {chosen} first{bias}: "
     yield _render_verdict(comparisons[0], names, console, summary, scope, is_favoured=is_favoured)
     if not confirmed:
         yield from _advise_more_seeds(comparisons[0], [side.summary for side in sides], console)

@@ -27,6 +27,7 @@ from orchestrator.results import read_confirmations as confirmations_module
 from orchestrator.results.comparing.named_comparison import compare_named
 from orchestrator.results.make_summary import summarize
 from orchestrator.results.read_confirmations import has_fresh_seeds, read_confirmations
+from orchestrator.results.summary import Summary
 from orchestrator.running.watching.leading_curve import make_leading_curve_rows
 from orchestrator.running.watching.status import make_status_rows
 from orchestrator.sweep.confirm import plan_confirmation
@@ -122,7 +123,9 @@ def test_both_scores_are_side_by_side_in_both_reports(request, synthetic_sweep, 
 
 
 @pytest.mark.parametrize("gain", [-0.1, 0.0, 0.1])  # of the search's second configuration, on fresh seeds
-def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_sweep, tmp_path, short_text, gain):
+def test_the_verdict_of_fresh_seeds_comes_after_the_best(
+    searched, synthetic_sweep, tmp_path, short_text, gain, monkeypatch
+):
     planned = plan_confirmation(state := searched(), top=2, seeds="10")
     assert planned.messages == plan_confirmation(state, top=1, seeds="2").messages == ()  # enough; nothing to compare
 
@@ -159,12 +162,19 @@ def test_the_verdict_of_fresh_seeds_comes_after_the_best(searched, synthetic_swe
     assert make_page_data(child, read_curves(child.state))["confirmed_pairs"] == []
 
     # A comparison of the two in the search begins with the answer of the fresh seeds; it advises no other seeds.
-    screen = io.StringIO()
-    assert not [
-        *compare_and_show(state.folder, [label[1:] for label in (best, second)], Console(file=screen, width=300))
-    ]
-    on_fresh, on_chosen, third, *_ = screen.getvalue().splitlines()
+    def compare():
+        screen = io.StringIO()
+        numbers = [label[1:] for label in (best, second)]
+        assert not [*compare_and_show(state.folder, numbers, Console(file=screen, width=300))]
+        return screen.getvalue().splitlines()
+
+    on_fresh, on_chosen, third, *_ = compare()
     assert on_fresh == pair["sentence"] and f"ranked {best} first" in on_chosen and "extend" not in third
+
+    # So does that of a search of these two alone, although its seeds favour neither.
+    monkeypatch.setattr(Summary, "planned_configurations", 2)
+    on_fresh, in_search, *_ = compare()
+    assert on_fresh == pair["sentence"] and in_search.startswith("In the search: ")
 
 
 def test_a_search_extended_onto_the_seeds_takes_the_confirmation_its_worth(searched, synthetic_sweep, tmp_path):

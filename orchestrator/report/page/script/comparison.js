@@ -10,7 +10,8 @@ function drawInterval(value, low, high, limit, {dots = [], mayFill = true, width
   const svg = d3.create("svg").attr("width", width).attr("height", namesEnds ? height + 12 : height).attr("role", "img")
     .attr("aria-label", formatSigned(value) + range);
   if (namesEnds)
-    svg.attr("class", "strip").selectAll("text").data([[-limit, 1, "start"], [0, x(0), "middle"], [limit, width - 1, "end"]]).join("text")
+    svg.attr("class", "strip").selectAll("text")
+      .data([[-limit, 1, "start"], [0, x(0), "middle"], [limit, width - 1, "end"]]).join("text")
       .attr("x", ([, place]) => place).attr("y", height + 10).attr("text-anchor", ([,, anchor]) => anchor)
       .text(([end]) => end ? formatSigned(end) : "0");
   svg.append("line").attr("x1", x(0)).attr("x2", x(0)).attr("y1", 1).attr("y2", height - 1)
@@ -177,7 +178,7 @@ function listComparisonNotes(comparisons, sign) {
       listAnswers(first, second).length ? "The sentences at the top have the answer of fresh seeds."
         : "For a fair test: lengthwise confirm.",
     );
-  else notes.push("Neither interval nor p is corrected for how the pair was picked.");
+  else if (C > 2) notes.push("Neither interval nor p is corrected for how the pair was picked.");
 
   const failedValue = failedValueOf(state.metric);
   if ([first, second].some(hasFailedSeeds) && !Number.isNaN(failedValue))

@@ -88,7 +88,7 @@ function describeBand({lengths, points, hasBand}, c, d) {
   if (!hasBand) return `No band: ${describeTooFew(few, `${lengths.length} lengths at once`, least)}.`;
 
   const hasNoDirection = page.metrics[state.metric].direction === "none";
-  const relation = hasNoDirection ? "lower" : isOneChosen(c, d) && !page.has_fresh_seeds ? "ahead" : "better";
+  const relation = hasNoDirection ? "lower" : isOneChosen(c, d) ? "ahead" : "better";
   const isFirstBetter = ({low}) => (low > 0) === (page.metrics[state.metric].direction === "maximize");
   const texts = [["A", true], ["B", false]].map(([side, isFirst]) => {
     const listed = lengths.filter((_, n) => {

@@ -64,7 +64,8 @@ function listShades(groups) {
     selection: selection.length ? `selection ${formatRanges(selection)}${areAllHatched ? trainedToo : ""}` : "",
     test: groups.test?.length ? `test ${formatRanges(groups.test)}` : "",
   };
-  const entries = Object.keys(shades).filter(group => texts[group]).map(group => makeEntry(shades[group], texts[group]));
+  const entries = Object.keys(shades).filter(group => texts[group])
+    .map(group => makeEntry(shades[group], texts[group]));
   const colors = `linear-gradient(90deg,${[0, 0.5, 1].map(part => ramp(part * ranked.length)).join(",")})`;
   if (ranked.some(c => !getMark(c)))
     entries.push(makeEntry(colors, "first to last by the selection lengths", {class: "ramp"}));
